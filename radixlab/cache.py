@@ -1,0 +1,292 @@
+"""The prefix cache: a radix tree whose nodes are matched, locked, inserted and evicted.
+
+This is the tree at work (chapter, section 4.2); it knows slots only as numbers. The rules are those
+of mini-SGLang's RadixPrefixCache: evicted slots are returned, and the caller frees them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+
+from radixlab.errors import (
+    AlreadyLocked,
+    ForeignHandle,
+    InvalidArgument,
+    LengthMismatch,
+    NotLocked,
+    PoolExhausted,
+    StaleHandle,
+)
+from radixlab.eviction import LRU, EvictionStrategy
+from radixlab.tokens import TOKEN_BYTES, TokenIds, encode
+from radixlab.tree import RadixTree, RadixTreeNode
+
+
+class CacheHandle:
+    """The key to a cached prefix: which node it ends at and how many tokens it covers.
+
+    It protects nothing until it is locked, and holds at most one lock.
+    """
+
+    __slots__ = ("cache", "cached_len", "locked", "node")
+
+    def __init__(self, cache: RadixCache, node: RadixTreeNode) -> None:
+        self.cache, self.node = cache, node
+        self.cached_len = node.end // TOKEN_BYTES
+        self.locked = False
+
+    @property
+    def value(self) -> array[int]:
+        """The prefix's token slots, gathered along the path from the root (a copy)."""
+        parts, node = [], self.node
+        while node.parent is not None:
+            parts.append(node.value)
+            node = node.parent
+        parts.reverse()
+        slots = array("i")
+        slots.frombytes(b"".join(parts))
+        return slots
+
+    def __repr__(self) -> str:
+        state = "locked" if self.locked else "not locked"
+        return f"<CacheHandle of {self.cached_len} tokens at node {self.node.uuid}, {state}>"
+
+
+@dataclass(slots=True)
+class InsertResult:
+    """How many tokens were in the tree already, and a handle to all that is there now."""
+
+    cached_len: int
+    handle: CacheHandle
+
+
+class RadixCache:
+    """A radix tree with path locks, sizes and an eviction order.
+
+    `page_size` in tokens; only whole pages are cached. `strategy` decides what goes first (LRU).
+    Token ids are whatever `radixlab.tokens.encode` takes. A `namespace` (any hashable: an adapter,
+    a salt, a tenant) keeps equal token ids apart.
+    """
+
+    def __init__(self, page_size: int = 1, strategy: EvictionStrategy | None = None) -> None:
+        self.tree = RadixTree(page_size)
+        self.page_size = page_size
+        self.strategy: EvictionStrategy = LRU() if strategy is None else strategy
+        self.evictable_size = 0
+        """Cached tokens that nobody holds."""
+        self.protected_size = 0
+        """Cached tokens on a locked path."""
+        self._tick = 0
+
+    @property
+    def total_size(self) -> int:
+        """All cached tokens."""
+        return self.evictable_size + self.protected_size
+
+    def match_prefix(
+        self, token_ids: TokenIds, *, limit: int | None = None, namespace: Hashable = None
+    ) -> CacheHandle:
+        """Find the longest cached prefix of the first `limit` ids, in whole pages (step 1).
+
+        The answer is a candidate, not a promise: until its handle is locked it may be evicted.
+        A match changes the tree: when it ends inside an edge, the edge is split there, and the
+        matched path (never an unmatched rest) counts as just used.
+        """
+        key = encode(token_ids)
+        end = len(key) if limit is None else limit * TOKEN_BYTES
+        node = self._walk(key, end, self.tree.root, namespace)
+        self._touch(node)
+        return CacheHandle(self, node)
+
+    def lock(self, handle: CacheHandle) -> None:
+        """Protect the handle's prefix from eviction (step 3).
+
+        Adds 1 to `ref_count` on every node of the path; where it was 0, the node's tokens move
+        from `evictable_size` to `protected_size`. Raises `AlreadyLocked`, `StaleHandle` when the
+        prefix was evicted since the match, `ForeignHandle`.
+        """
+        self._check_owner(handle)
+        if handle.locked:
+            raise AlreadyLocked(handle.cached_len)
+        if handle.node.parent is None and handle.node is not self.tree.root:
+            raise StaleHandle(handle.cached_len)
+        self._hold(handle.node, self.tree.root)
+        handle.locked = True
+
+    def unlock(self, handle: CacheHandle) -> None:
+        """Give the handle's lock back (step 6); raises `NotLocked`, `ForeignHandle`.
+
+        Takes 1 from `ref_count` on every node of the path. A node that drops to 0 is evictable from
+        now on, and counts as just used; it stays in the tree.
+        """
+        self._check_owner(handle)
+        if not handle.locked:
+            raise NotLocked("unlock", handle.cached_len)
+        handle.locked = False
+        tick = self._tick = self._tick + 1
+        node, add, released = handle.node, self.strategy.add, 0
+        while (parent := node.parent) is not None:
+            node.ref_count -= 1
+            if not node.ref_count:
+                node.timestamp = tick
+                add(node)
+                released += len(node.value)
+            node = parent
+        self.protected_size -= released
+        self.evictable_size += released
+
+    def move_lock(self, old: CacheHandle, new: CacheHandle) -> None:
+        """Lock `new`, whose path continues `old`'s, and unlock `old`: only the difference moves."""
+        self._check_owner(old)
+        self._check_owner(new)
+        if not old.locked:
+            raise NotLocked("move the lock", old.cached_len)
+        if new.locked:
+            raise AlreadyLocked(new.cached_len)
+        self._hold(new.node, old.node)
+        old.locked, new.locked = False, True
+
+    def insert_prefix(
+        self,
+        token_ids: TokenIds,
+        value: array[int],
+        *,
+        held: CacheHandle | None = None,
+        namespace: Hashable = None,
+    ) -> InsertResult:
+        """Make the slots `value` of the ids findable, in whole pages (step 5).
+
+        Only what is missing becomes a new leaf, with a copy of its slots. `cached_len` tokens were
+        there before: of those the tree keeps its own slots, and the caller's are duplicates. A
+        locked handle `held` on the same path saves the walk over what it covers.
+        Raises `LengthMismatch`, `NotLocked`, `ForeignHandle`, `InvalidArgument`.
+        """
+        key = encode(token_ids)
+        if len(value) * TOKEN_BYTES != len(key):
+            raise LengthMismatch(len(key) // TOKEN_BYTES, len(value))
+        start = self.tree.root if held is None else self._held_node(held, key)
+        end = len(key) - len(key) % self.tree.page_bytes
+        node = self._walk(key, end, start, namespace)
+        cached_len = node.end // TOKEN_BYTES
+        if node.end < end:
+            slots = value[cached_len : end // TOKEN_BYTES]
+            node = self.tree.add_leaf(node, key[node.end : end], slots, namespace)
+            self.strategy.add(node)
+            self.evictable_size += len(slots)
+        self._touch(node)
+        return InsertResult(cached_len, CacheHandle(self, node))
+
+    def evict(self, num_tokens: int) -> array[int]:
+        """Remove unlocked leaves, the least valuable first, until `num_tokens` are gone (step 7).
+
+        Leaves go whole, so more may go than was asked; a parent that loses its last child is a leaf
+        then. Returns the removed slots, which the caller puts on the free list. Raises
+        `PoolExhausted`, before anything is removed, when fewer tokens are evictable.
+        """
+        if num_tokens > self.evictable_size:
+            raise PoolExhausted(num_tokens, 0, self.evictable_size)
+        removed, size = [], 0
+        while size < num_tokens:
+            leaf = self.strategy.pop()
+            self.tree.remove_leaf(leaf)
+            removed.append(leaf.value)
+            size += len(leaf.value)
+        self.evictable_size -= size
+        slots = array("i")
+        slots.frombytes(b"".join(removed))
+        return slots
+
+    def check_integrity(self, handles: Collection[CacheHandle] | None = None) -> None:
+        """Raise AssertionError unless links, lengths, counts, sizes, slots and order all agree.
+
+        Given all locked `handles`, every `ref_count` must be exactly the number that pass there.
+        """
+        sizes: list[int] = [0, 0]
+        slots: list[int] = []
+        unlocked, held = set(), Counter(n for h in handles or () for n in h.node.path())
+        for node in self.tree.nodes():
+            self._check_links(node)
+            slots += node.value
+            sizes[node.ref_count > 0] += len(node.value)
+            if not node.ref_count:
+                unlocked.add(node)
+            if handles is not None and node.parent is not None:
+                assert node.ref_count == held[node], f"{node} is held by {held[node]} handles"
+        assert len(set(slots)) == len(slots), "a slot stands in the tree twice"
+        counters = [self.evictable_size, self.protected_size]
+        assert sizes == counters, f"evictable, protected: nodes have {sizes}, counters {counters}"
+        assert unlocked == set(self.strategy), "the strategy does not hold just the unlocked nodes"
+        self._check_order()
+
+    def _check_links(self, node: RadixTreeNode) -> None:
+        page, held_below = self.page_size, 0
+        for index, child in node.children.items():
+            assert child.parent is node and child.child_key == index, "a link leads elsewhere"
+            assert child.end == node.end + len(child._key), "a path has a gap"
+            assert child.length > 0 and len(child._key) == child.length * TOKEN_BYTES
+            assert child.length % page == 0, "an edge ends inside a page"
+            pages = zip(child.value[::page], child.value[page - 1 :: page], strict=True)
+            assert all(a % page == 0 and b == a + page - 1 for a, b in pages), "a page is torn"
+            held_below += child.ref_count
+        assert node.is_root() or node.ref_count >= held_below, "a child is held, its parent is not"
+
+    def _check_order(self) -> None:
+        if not isinstance(self.strategy, LRU):
+            return
+        place = {node: i for i, node in enumerate(self.strategy)}
+        times = [node.timestamp for node in self.strategy]
+        assert times == sorted(times), "the eviction order contradicts the timestamps"
+        for node, i in place.items():
+            parent = node.parent
+            assert parent not in place or i < place[parent], "a parent would go before its child"
+
+    def __str__(self) -> str:
+        return str(self.tree)
+
+    def _walk(
+        self, key: bytes, end: int, start: RadixTreeNode, namespace: Hashable
+    ) -> RadixTreeNode:
+        """The node at which the agreement with `key[:end]` ends, made by a split if need be."""
+        node, inside, agree = self.tree.walk(key, end, start, namespace)
+        if inside is not None:
+            node = inside.split_at(agree)
+            if not node.ref_count:
+                self.strategy.add(node)
+        return node
+
+    def _touch(self, node: RadixTreeNode) -> None:
+        """Mark the path as just used, from the bottom up to the first locked node."""
+        tick = self._tick = self._tick + 1
+        touch = self.strategy.touch
+        while not node.ref_count and (parent := node.parent) is not None:
+            node.timestamp = tick
+            touch(node)
+            node = parent
+
+    def _hold(self, node: RadixTreeNode, stop: RadixTreeNode) -> None:
+        """Count one more holder on each node of the path, up to `stop` and without it."""
+        remove, newly_held = self.strategy.remove, 0
+        while node is not stop and (parent := node.parent) is not None:
+            if not node.ref_count:
+                remove(node)
+                newly_held += len(node.value)
+            node.ref_count += 1
+            node = parent
+        self.evictable_size -= newly_held
+        self.protected_size += newly_held
+
+    def _held_node(self, held: CacheHandle, key: bytes) -> RadixTreeNode:
+        self._check_owner(held)
+        if not held.locked:
+            raise NotLocked("insert below", held.cached_len)
+        node = held.node
+        if not key.startswith(node._key, node.end - len(node._key)):
+            raise InvalidArgument("held", held, "a handle on the path of the token ids")
+        return node
+
+    def _check_owner(self, handle: CacheHandle) -> None:
+        if handle.cache is not self:
+            raise ForeignHandle(handle.cached_len)

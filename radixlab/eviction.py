@@ -1,0 +1,64 @@
+"""Which cached prefix goes first when slots run short (chapter, section 4.2, step 7).
+
+A strategy keeps the unlocked nodes and names the next leaf to evict. The cache tells it three
+things: a node may be evicted from now on (`add`), may not any more (`remove`), was used (`touch`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Protocol
+
+from radixlab.tree import RadixTreeNode
+
+
+class EvictionStrategy(Protocol):
+    """The unlocked nodes of one cache; the cache adds and touches a child before its parent."""
+
+    def add(self, node: RadixTreeNode, /) -> object:
+        """The node is held by nobody from now on."""
+
+    def remove(self, node: RadixTreeNode, /) -> object:
+        """The node is held again."""
+
+    def touch(self, node: RadixTreeNode, /) -> object:
+        """An unlocked node was matched or inserted again."""
+
+    def pop(self) -> RadixTreeNode:
+        """Give up the least valuable unlocked leaf."""
+
+    def __contains__(self, node: object, /) -> bool: ...
+
+    def __iter__(self) -> Iterator[RadixTreeNode]: ...
+
+    def __len__(self) -> int: ...
+
+
+class LRU:
+    """Least recently used first, in O(1) for each call.
+
+    One ordered dictionary in which a child always precedes its parent, because paths are added and
+    touched from the bottom up. Its first entry is therefore always a leaf, and the one whose last
+    use is longest ago: no heap, no clock, no walk over the tree.
+    """
+
+    def __init__(self) -> None:
+        order: OrderedDict[RadixTreeNode, None] = OrderedDict()
+        self._order = order
+        self.add = order.setdefault  # appends, with the default None
+        self.remove = order.__delitem__
+        self.touch = order.move_to_end
+
+    def pop(self) -> RadixTreeNode:
+        """The least recently used leaf."""
+        return self._order.popitem(last=False)[0]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._order
+
+    def __iter__(self) -> Iterator[RadixTreeNode]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)

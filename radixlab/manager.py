@@ -1,0 +1,239 @@
+"""Where the tree and the pool meet: the only place where token slots change their owner.
+
+Every slot has one owner: the free list, the cache, or the private part of a running request. This
+is the work of mini-SGLang's CacheManager, with its rules (chapter, section 4.2).
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from radixlab.cache import CacheHandle, InsertResult, RadixCache
+from radixlab.errors import (
+    DoubleFree,
+    InvalidArgument,
+    PoolExhausted,
+    RequestTooLong,
+    WrongState,
+)
+from radixlab.eviction import EvictionStrategy
+from radixlab.pool import PageAllocator
+from radixlab.request import Request, RequestState
+from radixlab.tokens import TOKEN_BYTES
+
+
+class CacheManager:
+    """A prefix cache over a pool of `num_pages` pages of `page_size` tokens.
+
+    `strategy` decides what is evicted first (LRU). `checked=True` makes the pool notice every
+    double free exactly. All sizes are in tokens. `running` lists the requests that hold a lock.
+    """
+
+    def __init__(
+        self,
+        num_pages: int,
+        page_size: int = 1,
+        *,
+        strategy: EvictionStrategy | None = None,
+        checked: bool = False,
+    ) -> None:
+        self.pool = PageAllocator(num_pages, page_size, checked=checked)
+        self.cache = RadixCache(page_size, strategy)
+        self.page_size = page_size
+        self.running: dict[Request, None] = {}
+
+    @property
+    def available_size(self) -> int:
+        """Slots that can be had: the free ones, and those that eviction would free."""
+        return self.pool.free_size + self.cache.evictable_size
+
+    def round_up(self, num_tokens: int) -> int:
+        """`num_tokens` rounded up to whole pages."""
+        return -(-num_tokens // self.page_size) * self.page_size
+
+    def round_down(self, num_tokens: int) -> int:
+        """`num_tokens` rounded down to whole pages."""
+        return num_tokens - num_tokens % self.page_size
+
+    def match(self, request: Request) -> CacheHandle:
+        """Step 1: the longest cached prefix of the request, as a handle that holds nothing yet.
+
+        The last token is left out, since without computing at least one there are no logits to draw
+        from. So the match ends at the last whole page within `num_tokens - 1`.
+        """
+        return self.cache.match_prefix(
+            request.tokens, limit=request.num_tokens - 1, namespace=request.namespace
+        )
+
+    def lock(self, request: Request, handle: CacheHandle) -> None:
+        """Step 3: protect the matched prefix and write its slots to the page table.
+
+        The request runs from now on. Raises `WrongState` unless it was waiting, `RequestTooLong`
+        when it could not run even with the pool to itself, and what `RadixCache.lock` raises.
+        """
+        self._check_can_start(request)
+        if handle.cached_len >= request.num_tokens:
+            raise InvalidArgument("handle", handle, f"of at most {request.num_tokens - 1} tokens")
+        self.cache.lock(handle)
+        self._start(request, handle)
+
+    def admit(self, request: Request, reserved: int = 0) -> bool:
+        """Match and lock the request if all it will ever need can be had; else change nothing.
+
+        `reserved` slots are promised to others. The size is checked before and after locking, as
+        in mini-SGLang's PrefillAdder: a prefix that is held is no longer there to be evicted.
+        """
+        self._check_can_start(request)
+        handle = self.match(request)
+        needed = self.round_up(request.max_len) - handle.cached_len + reserved
+        if needed > self.available_size:
+            return False
+        self.cache.lock(handle)
+        if needed > self.available_size:
+            self.cache.unlock(handle)
+            return False
+        self._start(request, handle)
+        return True
+
+    def remaining_size(self, request: Request) -> int:
+        """Slots that a running request may still ask for before it ends."""
+        return self.round_up(request.max_len) - len(request.page_table)
+
+    def shortage(self, request: Request, num_tokens: int) -> int:
+        """How many slots must be evicted before the request can have `num_tokens` positions."""
+        missing = self.round_up(num_tokens) - len(request.page_table)
+        return max(0, missing - self.pool.free_size)
+
+    def allocate(self, request: Request, num_tokens: int) -> array[int]:
+        """Step 4: give the request slots for its first `num_tokens` positions, and return the new.
+
+        Only what its page table lacks is allocated, in whole pages, and the cache evicts first if
+        the free list is too short. Raises `PoolExhausted` before anything is evicted.
+        """
+        self._require(request, RequestState.RUNNING, "allocate for")
+        missing = self.round_up(num_tokens) - len(request.page_table)
+        if missing > self.available_size:
+            raise PoolExhausted(missing, self.pool.free_size, self.cache.evictable_size)
+        if missing > self.pool.free_size:
+            self.evict(missing - self.pool.free_size)
+        slots = self.pool.allocate(max(0, missing) // self.page_size)
+        request.page_table.extend(slots)
+        return slots
+
+    def evict(self, num_tokens: int) -> array[int]:
+        """Step 7: take unlocked leaves out of the tree and put their slots on the free list."""
+        slots = self.cache.evict(num_tokens)
+        self.pool.free(slots)
+        return slots
+
+    def cache_request(self, request: Request) -> InsertResult:
+        """Step 5: make what the request has computed findable for others.
+
+        Called after prefill and again at the end, when the output is inserted below the prompt: the
+        border between both stays a border of nodes, so that the output can be evicted first.
+        """
+        self._require(request, RequestState.RUNNING, "cache")
+        assert request.handle is not None
+        border = self.round_down(request.prompt_len)
+        found = border
+        if request.handle.cached_len < border < self.round_down(request.computed_len):
+            found = self._insert(request, border).cached_len
+        result = self._insert(request, request.computed_len)
+        if found < border:
+            result.cached_len = found
+        return result
+
+    def _insert(self, request: Request, end: int) -> InsertResult:
+        """Insert the first `end` positions and hold them.
+
+            position   0 ....... held ....... found ....... cached ...... end of the page table
+            before     | tree    | request    | request     | request    |
+            after      | tree    | free       | tree        | request    |
+
+        In `held .. found` somebody else was faster: those slots are duplicates. They are freed, and
+        the page table is pointed at the tree's slots before anyone can reuse its own.
+        """
+        old, table = request.handle, request.page_table
+        assert old is not None
+        key = request.tokens[: end * TOKEN_BYTES]
+        result = self.cache.insert_prefix(key, table[:end], held=old, namespace=request.namespace)
+        held, found, new = old.cached_len, result.cached_len, result.handle
+        self.cache.move_lock(old, new)
+        if found > held:
+            duplicates = table[held:found]
+            table[held:found] = new.value[held:found]
+            self.pool.free(duplicates)
+        request.handle = new
+        return result
+
+    def unlock(self, request: Request) -> None:
+        """Step 6: let go of the prefix, which stays cached, evictable if nobody else holds it."""
+        self._require(request, RequestState.RUNNING, "unlock")
+        assert request.handle is not None
+        self.cache.unlock(request.handle)
+
+    def free(self, request: Request) -> array[int]:
+        """Step 7: put the request's private slots, those not in the tree, on the free list.
+
+        Ends the request: finished if it has all its tokens, else aborted. Returns the slots.
+        """
+        self._require(request, RequestState.RUNNING, "free the slots of")
+        assert request.handle is not None and not request.handle.locked
+        private = request.page_table[request.handle.cached_len :]
+        self.pool.free(private)
+        request.handle, request.page_table = None, array("i")
+        request.state = RequestState.FINISHED if request.is_done else RequestState.ABORTED
+        del self.running[request]
+        return private
+
+    def release(self, request: Request) -> None:
+        """Unlock and free, at whatever point the request is; one that waits holds nothing.
+
+        Raises `DoubleFree` for a request that has ended already.
+        """
+        if request.state is RequestState.WAITING:
+            request.state = RequestState.ABORTED
+            return
+        if request.state is not RequestState.RUNNING:
+            raise DoubleFree(f"{request.state} request {request.request_id}", request.max_len, 0)
+        if request.handle is not None and request.handle.locked:
+            self.unlock(request)
+        self.free(request)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless every slot has exactly one owner and all counts agree."""
+        handles = [r.handle for r in self.running if r.handle is not None and r.handle.locked]
+        self.cache.check_integrity(handles)
+        owned = self.pool.free_slots.tolist()
+        for node in self.cache.tree.nodes():
+            owned += node.value
+        for request in self.running:
+            self._check_running(request)
+            assert request.handle is not None
+            owned += request.page_table[request.handle.cached_len :]
+        assert sorted(owned) == list(range(self.pool.total_size)), (
+            f"{len(owned)} slots are owned, {len(set(owned))} different ones, "
+            f"of {self.pool.total_size}"
+        )
+
+    def _check_running(self, request: Request) -> None:
+        handle, table = request.handle, request.page_table
+        assert request.state is RequestState.RUNNING and handle is not None
+        assert table[: handle.cached_len] == handle.value, "a page table left the tree's slots"
+        assert handle.cached_len <= request.computed_len <= len(table) == self.round_up(len(table))
+
+    def _check_can_start(self, request: Request) -> None:
+        self._require(request, RequestState.WAITING, "start")
+        needed = self.round_up(request.max_len)
+        if needed > self.pool.total_size:
+            raise RequestTooLong(request.request_id, needed, self.pool.total_size)
+
+    def _start(self, request: Request, handle: CacheHandle) -> None:
+        request.handle, request.page_table = handle, handle.value
+        request.cache_hit_len = request.computed_len = handle.cached_len
+        request.state = RequestState.RUNNING
+        self.running[request] = None
+
+    def _require(self, request: Request, state: RequestState, action: str) -> None:
+        if request.state is not state:
+            raise WrongState(action, request.request_id, request.state, state)

@@ -1,0 +1,226 @@
+"""The radix tree: token ids on compressed edges, token slots beside them (chapter, section 3).
+
+A node's edge is a run of token ids (`key`) and the slots of the KV cache pool that hold their K and
+V (`value`), one slot per id. The whole sequence of a node is the concatenation of the keys from the
+root down. Nothing here knows of requests, locks' owners or tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Callable, Hashable, Iterator
+
+from radixlab.errors import InvalidArgument, InvalidPageSize, LengthMismatch
+from radixlab.tokens import TOKEN_BYTES, decode
+
+KeyFn = Callable[[bytes], bytes]
+"""From a key to the index under which its node hangs: the first page of token ids."""
+
+
+class RadixTreeNode:
+    """One compressed edge and the subtree below it (chapter, section 3.2).
+
+    `ref_count` counts the holders of the path through this node; `timestamp` is the logical time of
+    its last use; `end` is where the edge ends in a full key, in bytes; `child_key` is the index
+    under which the parent holds it. Key and value are set later, by `set_key_value`.
+    """
+
+    __slots__ = (
+        "_key",
+        "child_key",
+        "children",
+        "counter",
+        "end",
+        "key_fn",
+        "parent",
+        "ref_count",
+        "timestamp",
+        "uuid",
+        "value",
+    )
+
+    _key: bytes
+    value: array[int]
+    child_key: Hashable
+
+    def __init__(self, key_fn: KeyFn, counter: Iterator[int]) -> None:
+        self.key_fn = key_fn
+        self.counter = counter
+        self.uuid = next(counter)
+        self.children: dict[Hashable, RadixTreeNode] = {}
+        self.parent: RadixTreeNode | None = None
+        self.ref_count = 0
+        self.timestamp = 0
+        self.end = 0
+
+    @property
+    def key(self) -> memoryview:
+        """The edge's token ids: an int32 view over the stored bytes, without a copy."""
+        return memoryview(self._key).cast("i")
+
+    @property
+    def length(self) -> int:
+        """Tokens on the edge, as many as slots."""
+        return len(self.value)
+
+    @property
+    def path_len(self) -> int:
+        """Tokens from the root to the end of this edge."""
+        return self.end // TOKEN_BYTES
+
+    @property
+    def namespace(self) -> Hashable:
+        """What the path is shared within; None unless a namespace was given on insertion."""
+        node = self
+        while node.parent is not None and node.parent.parent is not None:
+            node = node.parent
+        return node.child_key[0] if isinstance(node.child_key, tuple) else None
+
+    def is_root(self) -> bool:
+        """Whether this is the root, or a node that was taken out of its tree."""
+        return self.parent is None
+
+    def is_leaf(self) -> bool:
+        """Whether no longer sequence continues here."""
+        return not self.children
+
+    def set_key_value(self, key: bytes, value: array[int]) -> None:
+        """Give the edge its token ids (int32 bytes) and their slots; one slot for each id."""
+        if len(key) != len(value) * TOKEN_BYTES:
+            raise LengthMismatch(len(key) // TOKEN_BYTES, len(value))
+        self._key, self.value = key, value
+
+    def set_parent(self, parent: RadixTreeNode, namespace: Hashable = None) -> None:
+        """Hang the node below `parent`; a namespace becomes part of the child key."""
+        page = self.key_fn(self._key)
+        self.child_key = page if namespace is None else (namespace, page)
+        self.end = parent.end + len(self._key)
+        self.parent = parent
+        parent.children[self.child_key] = self
+
+    def get_match_len(self, key: bytes, start: int = 0, end: int | None = None) -> int:
+        """How many tokens of this edge agree with `key[start:end]` (positions in bytes).
+
+        Halves the distance until the first difference is found: `low` tokens agree, `high` don't.
+        """
+        edge = self._key
+        available = (len(key) if end is None else end) - start
+        low, high = 0, min(len(edge), available) // TOKEN_BYTES + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            part = edge[low * TOKEN_BYTES : middle * TOKEN_BYTES]
+            if key.startswith(part, start + low * TOKEN_BYTES):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def split_at(self, position: int) -> RadixTreeNode:
+        """Cut the edge after `position` tokens and return the new upper node (section 3.3).
+
+        The upper node takes the first part and this node's place below the parent; this node keeps
+        the rest, its uuid and its children, so whoever holds it still holds the same tokens. Only
+        metadata moves: every token keeps its slot. The upper node is held by the same requests.
+        """
+        if not 0 < position < self.length:
+            raise InvalidArgument("position", position, f"from 1 to {self.length - 1}")
+        parent, cut = self.parent, position * TOKEN_BYTES
+        assert parent is not None, "the root has no edge"
+        upper = RadixTreeNode(self.key_fn, self.counter)
+        upper.set_key_value(self._key[:cut], self.value[:position])
+        upper.ref_count, upper.timestamp = self.ref_count, self.timestamp
+        upper.parent, upper.child_key, upper.end = parent, self.child_key, parent.end + cut
+        parent.children[upper.child_key] = upper
+        self.set_key_value(self._key[cut:], self.value[position:])
+        self.set_parent(upper)
+        return upper
+
+    def path(self) -> list[RadixTreeNode]:
+        """The nodes from below the root down to this one."""
+        nodes: list[RadixTreeNode] = []
+        node = self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
+
+    def __repr__(self) -> str:
+        return f"<RadixTreeNode {self.uuid}: {self.length} tokens, ref_count {self.ref_count}>"
+
+
+class RadixTree:
+    """A compressed prefix tree over token ids; edges are cut at page borders only.
+
+    The root is empty, stores nothing and is never removed. `page_size` is in tokens.
+    """
+
+    def __init__(self, page_size: int = 1) -> None:
+        if not isinstance(page_size, int) or page_size < 1:
+            raise InvalidPageSize(page_size)
+        self.page_size = page_size
+        self.page_bytes = page_bytes = page_size * TOKEN_BYTES
+        self._key_fn: KeyFn = lambda key: key[:page_bytes]
+        self._counter = itertools.count()
+        self.root = RadixTreeNode(self._key_fn, self._counter)
+        self.root.set_key_value(b"", array("i"))
+        self.root.child_key = None
+        self.root.ref_count = 1  # the root is never evicted
+
+    def walk(
+        self, key: bytes, end: int, start: RadixTreeNode, namespace: Hashable = None
+    ) -> tuple[RadixTreeNode, RadixTreeNode | None, int]:
+        """Follow `key[:end]` (bytes) from the node `start` down, as far as it agrees.
+
+        Returns the deepest node whose whole edge agrees; then the child inside whose edge the
+        agreement ends and how many of its tokens agree, in whole pages, or None and 0.
+        """
+        node, pos, page_bytes = start, start.end, self.page_bytes
+        index: Hashable = key[pos : pos + page_bytes]
+        if namespace is not None and start is self.root:
+            index = (namespace, index)
+        while pos + page_bytes <= end and (child := node.children.get(index)) is not None:
+            if not key.startswith(child._key, pos, end):
+                agree = child.get_match_len(key, pos, end)
+                return node, child, agree - agree % self.page_size
+            node, pos = child, child.end
+            index = key[pos : pos + page_bytes]
+        return node, None, 0
+
+    def add_leaf(
+        self, parent: RadixTreeNode, key: bytes, value: array[int], namespace: Hashable = None
+    ) -> RadixTreeNode:
+        """A new leaf below `parent`; the namespace counts only below the root."""
+        leaf = RadixTreeNode(self._key_fn, self._counter)
+        leaf.set_key_value(key, value)
+        leaf.set_parent(parent, namespace if parent is self.root else None)
+        return leaf
+
+    def remove_leaf(self, leaf: RadixTreeNode) -> None:
+        """Take a leaf out of the tree; `parent` None marks it as gone."""
+        assert leaf.parent is not None and not leaf.children
+        del leaf.parent.children[leaf.child_key]
+        leaf.parent = None
+
+    def nodes(self) -> Iterator[RadixTreeNode]:
+        """All nodes, the root first, each before its children, children in order of insertion."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children.values()))
+
+    def __str__(self) -> str:
+        lines = ["root"]
+        _draw(self.root, "", lines)
+        return "\n".join(lines)
+
+
+def _draw(node: RadixTreeNode, indent: str, lines: list[str]) -> None:
+    last = len(node.children) - 1
+    for i, child in enumerate(node.children.values()):
+        held = f"  ref_count {child.ref_count}" if child.ref_count else ""
+        space = f"  namespace {child.namespace}" if isinstance(child.child_key, tuple) else ""
+        arrow = f"{decode(child._key)} -> {child.value.tolist()}"
+        lines.append(f"{indent}{'└── ' if i == last else '├── '}{arrow}{held}{space}")
+        _draw(child, indent + ("    " if i == last else "│   "), lines)
