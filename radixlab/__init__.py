@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from radixlab.pool import PageAllocator
     from radixlab.request import Request, RequestState
     from radixlab.snapshot import Snapshot, take_snapshot
+    from radixlab.tokens import Namespace
     from radixlab.tree import RadixTree, RadixTreeNode
 
 __version__ = "0.1.0.dev0"
@@ -33,6 +34,7 @@ _ROOMS = {
     "pool": ("PageAllocator",),
     "request": ("Request", "RequestState"),
     "snapshot": ("Snapshot", "take_snapshot"),
+    "tokens": ("Namespace",),
     "tree": ("RadixTree", "RadixTreeNode"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
@@ -44,6 +46,7 @@ __all__ = [
     "GPT2Runner",
     "InsertResult",
     "KVPool",
+    "Namespace",
     "PageAllocator",
     "RadixCache",
     "RadixLabError",

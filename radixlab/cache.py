@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from radixlab.errors import (
@@ -19,9 +19,11 @@ from radixlab.errors import (
     NotLocked,
     PoolExhausted,
     StaleHandle,
+    StillLocked,
 )
+from radixlab.events import AllBlocksCleared, BlockRemoved, BlockStored, Observer, page_hashes
 from radixlab.eviction import LRU, EvictionStrategy
-from radixlab.tokens import TOKEN_BYTES, TokenIds, encode
+from radixlab.tokens import TOKEN_BYTES, Namespace, TokenIds, encode
 from radixlab.tree import RadixTree, RadixTreeNode
 
 
@@ -67,14 +69,20 @@ class RadixCache:
     """A radix tree with path locks, sizes and an eviction order.
 
     `page_size` in tokens; only whole pages are cached. `strategy` decides what goes first (LRU).
-    Token ids are whatever `radixlab.tokens.encode` takes. A `namespace` (any hashable: an adapter,
-    a salt, a tenant) keeps equal token ids apart.
+    Token ids are whatever `radixlab.tokens.encode` takes; a `Namespace` keeps equal ids apart. An
+    `observer` is told what is stored and removed (`radixlab.events`).
     """
 
-    def __init__(self, page_size: int = 1, strategy: EvictionStrategy | None = None) -> None:
+    def __init__(
+        self,
+        page_size: int = 1,
+        strategy: EvictionStrategy | None = None,
+        observer: Observer | None = None,
+    ) -> None:
         self.tree = RadixTree(page_size)
         self.page_size = page_size
         self.strategy: EvictionStrategy = LRU() if strategy is None else strategy
+        self.observer = observer
         self.evictable_size = 0
         """Cached tokens that nobody holds."""
         self.protected_size = 0
@@ -87,7 +95,7 @@ class RadixCache:
         return self.evictable_size + self.protected_size
 
     def match_prefix(
-        self, token_ids: TokenIds, *, limit: int | None = None, namespace: Hashable = None
+        self, token_ids: TokenIds, *, limit: int | None = None, namespace: Namespace | None = None
     ) -> CacheHandle:
         """Find the longest cached prefix of the first `limit` ids, in whole pages (step 1).
 
@@ -155,7 +163,7 @@ class RadixCache:
         value: array[int],
         *,
         held: CacheHandle | None = None,
-        namespace: Hashable = None,
+        namespace: Namespace | None = None,
     ) -> InsertResult:
         """Make the slots `value` of the ids findable, in whole pages (step 5).
 
@@ -176,6 +184,8 @@ class RadixCache:
             node = self.tree.add_leaf(node, key[node.end : end], slots, namespace)
             self.strategy.add(node)
             self.evictable_size += len(slots)
+            if self.observer is not None:
+                self.observer(_stored(node, self.page_size))
         self._touch(node)
         return InsertResult(cached_len, CacheHandle(self, node))
 
@@ -191,12 +201,25 @@ class RadixCache:
         removed, size = [], 0
         while size < num_tokens:
             leaf = self.strategy.pop()
+            if self.observer is not None:
+                self.observer(BlockRemoved(_stored(leaf, self.page_size).block_hashes))
             self.tree.remove_leaf(leaf)
             removed.append(leaf.value)
             size += len(leaf.value)
         self.evictable_size -= size
         slots = array("i")
         slots.frombytes(b"".join(removed))
+        return slots
+
+    def clear(self) -> array[int]:
+        """Forget everything; returns all slots. Raises `StillLocked` if anybody holds a prefix."""
+        if self.protected_size:
+            raise StillLocked(self.protected_size)
+        observer, self.observer = self.observer, None
+        slots = self.evict(self.evictable_size)
+        self.observer = observer
+        if observer is not None:
+            observer(AllBlocksCleared())
         return slots
 
     def check_integrity(self, handles: Collection[CacheHandle] | None = None) -> None:
@@ -247,7 +270,7 @@ class RadixCache:
         return str(self.tree)
 
     def _walk(
-        self, key: bytes, end: int, start: RadixTreeNode, namespace: Hashable
+        self, key: bytes, end: int, start: RadixTreeNode, namespace: Namespace | None
     ) -> RadixTreeNode:
         """The node at which the agreement with `key[:end]` ends, made by a split if need be."""
         node, inside, agree = self.tree.walk(key, end, start, namespace)
@@ -290,3 +313,12 @@ class RadixCache:
     def _check_owner(self, handle: CacheHandle) -> None:
         if handle.cache is not self:
             raise ForeignHandle(handle.cached_len)
+
+
+def _stored(node: RadixTreeNode, page_size: int) -> BlockStored:
+    """The event that tells of a node's pages, hashed along the whole path."""
+    key = b"".join(n._key for n in node.path())
+    hashes = page_hashes(key, page_size, node.namespace)
+    before = len(hashes) - node.length // page_size
+    parent = hashes[before - 1] if before else None
+    return BlockStored(tuple(hashes[before:]), parent, tuple(node.key), page_size, node.namespace)

@@ -79,6 +79,14 @@ class StaleHandle(RadixLabError):
         super().__init__(f"the matched prefix of {cached_len} tokens was evicted; match again")
 
 
+class StillLocked(RadixLabError):
+    """The cache can't be cleared while somebody holds a prefix."""
+
+    def __init__(self, protected: int) -> None:
+        self.protected = protected
+        super().__init__(f"cannot clear the cache: {protected} tokens are held by running requests")
+
+
 class ForeignHandle(RadixLabError, ValueError):
     """The handle was made by another cache."""
 

@@ -23,6 +23,7 @@ from radixlab.scheduler import (
     shortest_prefill_first,
 )
 from radixlab.snapshot import Changes, Snapshot, diff, take_snapshot
+from radixlab.tokens import brief
 from radixlab.tree import RadixTreeNode
 
 
@@ -193,7 +194,7 @@ class _Life:
         nodes = {node.uuid: node for node in self.manager.cache.tree.nodes()}
         slots = self.manager.evict(shortage)
         left = {node.uuid for node in self.manager.cache.tree.nodes()}
-        gone = " and ".join(_tokens(nodes[uuid].key) for uuid in nodes if uuid not in left)
+        gone = " and ".join(brief(nodes[uuid].key) for uuid in nodes if uuid not in left)
         caption = (
             f"{_count(needed, 'slot')} needed, {free} free: the leaf {gone} goes, "
             f"since nobody holds it, and {_slots(slots)} are free again"
@@ -223,13 +224,13 @@ class _Life:
         parts = []
         if found > held:
             parts.append(
-                f"{_tokens(key[held:found])} are in the tree already: the duplicates "
+                f"{brief(key[held:found])} are in the tree already: the duplicates "
                 f"{_slots(before[: found - held])} are freed, and the page table points to "
                 f"{_slots(request.page_table[held:found])}"
             )
         if cached > found:
             new = _slots(request.page_table[found:cached])
-            parts.append(f"{_tokens(key[found:cached])} -> {new} joins the tree, without a copy")
+            parts.append(f"{brief(key[found:cached])} -> {new} joins the tree, without a copy")
         caption = "; ".join(parts) or "no whole page is new, so the tree stays as it is"
         return self._step(
             5, self.manager.cache.insert_prefix, caption, request, result.handle.node, name="insert"
@@ -308,19 +309,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _tokens(ids: Sequence[int]) -> str:
-    return _shorten([str(i) for i in ids])
-
-
 def _slots(slots: Sequence[int]) -> str:
-    return _shorten([f"p{slot}" for slot in slots])
-
-
-def _shorten(items: list[str], most: int = 8) -> str:
-    """A list in brackets; the middle of a long one gives way to how many there are."""
-    if len(items) > most:
-        items = [*items[: most // 2], f"... {len(items)} in all ...", *items[-2:]]
-    return f"[{', '.join(items)}]"
+    return brief(slots, "p")
 
 
 class Scenario(NamedTuple):

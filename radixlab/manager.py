@@ -16,6 +16,7 @@ from radixlab.errors import (
     RequestTooLong,
     WrongState,
 )
+from radixlab.events import Observer
 from radixlab.eviction import EvictionStrategy
 from radixlab.pool import PageAllocator
 from radixlab.request import Request, RequestState
@@ -25,8 +26,9 @@ from radixlab.tokens import TOKEN_BYTES
 class CacheManager:
     """A prefix cache over a pool of `num_pages` pages of `page_size` tokens.
 
-    `strategy` decides what is evicted first (LRU). `checked=True` makes the pool notice every
-    double free exactly. All sizes are in tokens. `running` lists the requests that hold a lock.
+    `strategy` decides what is evicted first (LRU); an `observer` is told what is stored and
+    removed; `checked=True` makes the pool notice every double free exactly. All sizes are in
+    tokens. `running` lists the requests that hold a lock.
     """
 
     def __init__(
@@ -35,10 +37,11 @@ class CacheManager:
         page_size: int = 1,
         *,
         strategy: EvictionStrategy | None = None,
+        observer: Observer | None = None,
         checked: bool = False,
     ) -> None:
         self.pool = PageAllocator(num_pages, page_size, checked=checked)
-        self.cache = RadixCache(page_size, strategy)
+        self.cache = RadixCache(page_size, strategy, observer)
         self.page_size = page_size
         self.running: dict[Request, None] = {}
 
@@ -199,6 +202,10 @@ class CacheManager:
         if request.handle is not None and request.handle.locked:
             self.unlock(request)
         self.free(request)
+
+    def clear(self) -> None:
+        """Forget all that is cached and free its slots; refused while requests run."""
+        self.pool.free(self.cache.clear())
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless every slot has exactly one owner and all counts agree."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from radixlab.cache import CacheHandle
 from radixlab.errors import EmptyPrompt, InvalidArgument
-from radixlab.tokens import TOKEN_BYTES, TokenIds, encode
+from radixlab.tokens import TOKEN_BYTES, Namespace, TokenIds, encode
 
 
 class RequestState(StrEnum):
@@ -26,7 +26,7 @@ class Request:
 
     `prompt` is validated here, once, and kept as int32 bytes; see `radixlab.tokens.encode` for what
     it may be. Raises `EmptyPrompt`, `InvalidTokenId`, and `InvalidArgument` for fewer than one new
-    token. A `namespace` (any hashable) is shared only with equal namespaces.
+    token. Its prefix is shared only with requests of an equal `namespace`.
 
     While it runs, the manager keeps here what the request holds: `handle`, the locked prefix;
     `page_table`, one token slot for each position from 0 on that has one; and `computed_len`, how
@@ -41,13 +41,15 @@ class Request:
         max_new_tokens: int = 1,
         *,
         request_id: Hashable = None,
-        namespace: Hashable = None,
+        namespace: Namespace | None = None,
     ) -> None:
         self.prompt = encode(prompt)
         if not self.prompt:
             raise EmptyPrompt
         if max_new_tokens < 1:
             raise InvalidArgument("max_new_tokens", max_new_tokens, "1 or more")
+        if namespace is not None and not isinstance(namespace, Namespace):
+            raise InvalidArgument("namespace", namespace, "a Namespace or None")
         self.max_new_tokens = max_new_tokens
         self.request_id = next(self._ids) if request_id is None else request_id
         self.namespace = namespace

@@ -8,13 +8,34 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from radixlab.errors import InvalidArgument, InvalidTokenId
 
 TOKEN_BYTES = 4
 _HIGH_BYTE = 3 if sys.byteorder == "little" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """What a prefix may be shared within: one adapter, one salt, one tenant.
+
+    Equal token ids under different namespaces never share KV: another adapter computes other K and
+    V, and a salt keeps the time to the first token from telling one tenant what another has asked.
+    Each part is compared on its own, so that no two of them can run together into a third.
+    """
+
+    adapter: str | None = None
+    salt: str | None = None
+    tenant: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, part in (("adapter", self.adapter), ("salt", self.salt), ("tenant", self.tenant)):
+            if part is not None and not isinstance(part, str):
+                raise InvalidArgument(name, part, "a string or None")
+
 
 TokenIds = Iterable[int] | bytes
 """Anything that `encode` takes: ints, `array`, numpy or torch vector, int32 `bytes`."""
@@ -48,6 +69,17 @@ def encode(token_ids: Any) -> bytes:
 def decode(key: bytes) -> list[int]:
     """The token ids of an encoded key."""
     return memoryview(key).cast("i").tolist()
+
+
+def brief(numbers: Sequence[int], prefix: str = "", most: int = 8) -> str:
+    """A list in brackets for people: the middle of a long one gives way to its length.
+
+    `prefix` "p" is how the chapter writes token slots: p0, p1, ...
+    """
+    items = [f"{prefix}{number}" for number in numbers]
+    if len(items) > most:
+        items = [*items[: most // 2], f"... {len(items)} in all ...", *items[-2:]]
+    return f"[{', '.join(items)}]"
 
 
 def _first_invalid(ids: list[Any]) -> InvalidTokenId:

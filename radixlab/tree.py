@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 
 from radixlab.errors import InvalidArgument, InvalidPageSize, LengthMismatch
-from radixlab.tokens import TOKEN_BYTES, decode
+from radixlab.tokens import TOKEN_BYTES, Namespace, brief
 
 KeyFn = Callable[[bytes], bytes]
 """From a key to the index under which its node hangs: the first page of token ids."""
+
+ChildKey = bytes | tuple[Namespace, bytes]
+"""A first page; below the root together with the namespace, if there is one."""
 
 
 class RadixTreeNode:
@@ -42,13 +45,13 @@ class RadixTreeNode:
 
     _key: bytes
     value: array[int]
-    child_key: Hashable
+    child_key: ChildKey
 
     def __init__(self, key_fn: KeyFn, counter: Iterator[int]) -> None:
         self.key_fn = key_fn
         self.counter = counter
         self.uuid = next(counter)
-        self.children: dict[Hashable, RadixTreeNode] = {}
+        self.children: dict[ChildKey, RadixTreeNode] = {}
         self.parent: RadixTreeNode | None = None
         self.ref_count = 0
         self.timestamp = 0
@@ -70,7 +73,7 @@ class RadixTreeNode:
         return self.end // TOKEN_BYTES
 
     @property
-    def namespace(self) -> Hashable:
+    def namespace(self) -> Namespace | None:
         """What the path is shared within; None unless a namespace was given on insertion."""
         node = self
         while node.parent is not None and node.parent.parent is not None:
@@ -91,7 +94,7 @@ class RadixTreeNode:
             raise LengthMismatch(len(key) // TOKEN_BYTES, len(value))
         self._key, self.value = key, value
 
-    def set_parent(self, parent: RadixTreeNode, namespace: Hashable = None) -> None:
+    def set_parent(self, parent: RadixTreeNode, namespace: Namespace | None = None) -> None:
         """Hang the node below `parent`; a namespace becomes part of the child key."""
         page = self.key_fn(self._key)
         self.child_key = page if namespace is None else (namespace, page)
@@ -164,11 +167,11 @@ class RadixTree:
         self._counter = itertools.count()
         self.root = RadixTreeNode(self._key_fn, self._counter)
         self.root.set_key_value(b"", array("i"))
-        self.root.child_key = None
+        self.root.child_key = b""
         self.root.ref_count = 1  # the root is never evicted
 
     def walk(
-        self, key: bytes, end: int, start: RadixTreeNode, namespace: Hashable = None
+        self, key: bytes, end: int, start: RadixTreeNode, namespace: Namespace | None = None
     ) -> tuple[RadixTreeNode, RadixTreeNode | None, int]:
         """Follow `key[:end]` (bytes) from the node `start` down, as far as it agrees.
 
@@ -176,9 +179,10 @@ class RadixTree:
         agreement ends and how many of its tokens agree, in whole pages, or None and 0.
         """
         node, pos, page_bytes = start, start.end, self.page_bytes
-        index: Hashable = key[pos : pos + page_bytes]
+        page = key[pos : pos + page_bytes]
+        index: ChildKey = page
         if namespace is not None and start is self.root:
-            index = (namespace, index)
+            index = (namespace, page)
         while pos + page_bytes <= end and (child := node.children.get(index)) is not None:
             if not key.startswith(child._key, pos, end):
                 agree = child.get_match_len(key, pos, end)
@@ -188,7 +192,11 @@ class RadixTree:
         return node, None, 0
 
     def add_leaf(
-        self, parent: RadixTreeNode, key: bytes, value: array[int], namespace: Hashable = None
+        self,
+        parent: RadixTreeNode,
+        key: bytes,
+        value: array[int],
+        namespace: Namespace | None = None,
     ) -> RadixTreeNode:
         """A new leaf below `parent`; the namespace counts only below the root."""
         leaf = RadixTreeNode(self._key_fn, self._counter)
@@ -221,6 +229,6 @@ def _draw(node: RadixTreeNode, indent: str, lines: list[str]) -> None:
     for i, child in enumerate(node.children.values()):
         held = f"  ref_count {child.ref_count}" if child.ref_count else ""
         space = f"  namespace {child.namespace}" if isinstance(child.child_key, tuple) else ""
-        arrow = f"{decode(child._key)} -> {child.value.tolist()}"
+        arrow = f"{brief(child.key)} -> {brief(child.value, 'p')}"
         lines.append(f"{indent}{'└── ' if i == last else '├── '}{arrow}{held}{space}")
         _draw(child, indent + ("    " if i == last else "│   "), lines)

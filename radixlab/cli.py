@@ -1,0 +1,196 @@
+"""The `radixlab` command: typer reads the arguments, rich draws the screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from radixlab.demo import Growth, ReuseReport, follow_requests, grow_tree, prove_reuse
+from radixlab.errors import RadixLabError
+from radixlab.lifecycle import Step
+from radixlab.snapshot import CACHED, FREE, Snapshot
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="RadixAttention and prefix caching, in code that can be read, run and stepped through.",
+)
+
+WIDTH = 80
+# Colour-blind safe (Okabe-Ito), and each state has a mark of its own besides.
+MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#0072B2")}
+PRIVATE = "#D55E00"
+
+
+@app.callback()
+def _root() -> None:
+    """Keep `demo` a subcommand while it is the only one."""
+
+
+@app.command()
+def demo(
+    model: Annotated[
+        str, typer.Option(help='"tiny", "gpt2-random", a folder, or a name on the hub.')
+    ] = "tiny",
+    device: Annotated[
+        str | None, typer.Option(help='"cpu", "cuda", ...; a GPU if there is one.')
+    ] = None,
+    page_size: Annotated[int, typer.Option(help="Tokens in a page, for the model's pool.")] = 1,
+    exact: Annotated[
+        bool, typer.Option("--exact/--fast", help="Fixed tiles (identical bits), or fast kernels.")
+    ] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Only the model's part, as radixlab.demo.ReuseReport.")
+    ] = False,
+    svg: Annotated[
+        Path | None, typer.Option(help="Also save the screen as a picture in this file.")
+    ] = None,
+) -> None:
+    """Show the chapter in three parts: the tree, the life of a request, and GPT-2 as the proof."""
+    console = Console(width=WIDTH, record=svg is not None, highlight=False)
+    errors = Console(stderr=True)
+    try:
+        if not as_json:
+            _show_tree(console)
+            _show_lifecycle(console)
+        with errors.status("starting") as status:
+            report = prove_reuse(
+                model,
+                device=device,
+                page_size=page_size,
+                exact=exact,
+                on_progress=lambda message: status.update(f"{message} ..."),
+            )
+    except RadixLabError as error:
+        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        _show_reuse(console, report)
+    if svg is not None:
+        console.save_svg(str(svg), title="radixlab demo")
+
+
+def _heading(console: Console, title: str, question: str) -> None:
+    console.print()
+    console.print(Rule(f"[bold]{title}", align="left", style="#0072B2"))
+    console.print(question, style="italic")
+
+
+def _show_tree(console: Console) -> None:
+    _heading(
+        console,
+        "1  A tree that grows: what do three prompts share?",
+        "An edge holds token ids -> the slots (p0, p1, ...) where the pool keeps their K and V.",
+    )
+    for growth in grow_tree():
+        _show_growth(console, growth)
+
+
+def _show_growth(console: Console, growth: Growth) -> None:
+    console.print(f'\n[bold]insert {growth.name}[/]  "{growth.text}"  {growth.token_ids}')
+    console.print(Padding(growth.caption, (0, 0, 0, 2)))
+    console.print(Padding(Text(growth.tree), (0, 0, 0, 2)))
+
+
+def _show_lifecycle(console: Console) -> None:
+    _heading(
+        console,
+        "2  The life of a request: who owns which slot?",
+        "R1 and R2 both begin with S = [900, 10, 11, 12]; the pool has 8 slots, p0 to p7.",
+    )
+    legend = [f"[{colour}]{mark}[/] {name}" for name, (mark, colour) in MARKS.items()]
+    legend.append(f"[{PRIVATE}]1 2[/] private to R1, R2")
+    console.print("One mark a slot:  " + "   ".join(legend) + "\n")
+    for step in follow_requests():
+        _show_step(console, step)
+
+
+def _show_step(console: Console, step: Step) -> None:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=12, no_wrap=True)
+    grid.add_column()
+    name = Text.assemble((f"{step.number} ", "dim"), (step.name, "bold"))
+    grid.add_row(name, escape(step.caption))
+    if step.name not in ("match", "schedule", "prefill"):
+        grid.add_row("", Text.assemble(_pool(step.snapshot), "   ", _counters(step.snapshot)))
+    console.print(grid)
+
+
+def _pool(state: Snapshot) -> Text:
+    """The pool as one mark for each slot."""
+    held = {slot for node in state.nodes if node.ref_count for slot in node.value}
+    strip = Text("")
+    for slot, owner in sorted(state.owners().items()):
+        if owner not in (FREE, CACHED):
+            strip.append(owner[-1], PRIVATE)
+            continue
+        name = "free" if owner == FREE else "protected" if slot in held else "evictable"
+        strip.append(*MARKS[name])
+    return strip
+
+
+def _counters(state: Snapshot) -> Text:
+    sizes = {
+        "free": state.free_size,
+        "evictable": state.evictable_size,
+        "protected": state.protected_size,
+        "private": state.private_size,
+    }
+    return Text("  ".join(f"{name} {size}" for name, size in sizes.items()), "dim")
+
+
+def _show_reuse(console: Console, report: ReuseReport) -> None:
+    mode = "exact" if report.exact else "fast"
+    _heading(
+        console,
+        "3  The proof: does GPT-2 notice that its prefix came from the cache?",
+        f"Three prompts with one system prompt, on {report.model}, {report.device}, in {mode} mode,"
+        f" page_size {report.page_size}.\nCold: each alone. Warm: one after another, one cache.",
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("prompt")
+    for column in ("tokens", "reused", "computed", "prefill cold", "warm"):
+        table.add_column(column, justify="right")
+    for i, p in enumerate(report.prompts, 1):
+        times = (f"{p.cold_prefill_ms:.1f} ms", f"{p.warm_prefill_ms:.1f} ms")
+        counts = (str(p.prompt_tokens), str(p.reused_tokens), str(p.computed_tokens))
+        table.add_row(str(i), *counts, *times)
+    console.print()
+    console.print(table)
+    console.print()
+    for i, p in enumerate(report.prompts, 1):
+        text = Text.assemble(f"{i}  ... {p.text}", (p.continuation.replace("\n", " "), "#0072B2"))
+        console.print(text)
+    console.print()
+    for line in _verdict(report):
+        console.print(line)
+
+
+def _verdict(report: ReuseReport) -> Iterator[str]:
+    total = report.reused_tokens + report.computed_tokens
+    same = "the same" if report.same_continuations else "[bold]different[/]"
+    yield (
+        f"[bold]{report.reused_tokens} of {total} tokens[/] were reused; prefill took "
+        f"[bold]{report.prefill_ratio:.2f}[/] of the cold time (best of 5, fast mode)."
+    )
+    yield (
+        f"KV held: [bold]{report.kv_bytes / 1e6:.2f} MB[/]; without sharing "
+        f"{report.kv_bytes_unshared / 1e6:.2f} MB."
+    )
+    yield f"Cold and warm draw {same} tokens; the largest difference of their logits is"
+    yield f"  [bold]{report.max_logit_difference:g}[/]"
+    yield "and after one cached slot was overwritten on purpose (so it would be noticed)"
+    yield f"  [bold]{report.control_difference:.2g}[/]"

@@ -1,0 +1,395 @@
+"""GPT-2 over the paged KV pool: only the new tokens are computed, the rest is read by slot.
+
+RadixAttention changes no formula (chapter, section 2.3): this is GPT-2's forward pass as everybody
+computes it, except that K and V are written to and read from the slots of a page table. It reads
+Hugging Face's weights and imports nothing of transformers but the tokenizer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from radixlab.errors import InvalidArgument, RadixLabError
+from radixlab.kv import KVPool
+from radixlab.packing import ATTENTION_ROWS, Plan, Span, check_spans, make_plan
+from radixlab.tokens import TOKEN_BYTES
+from radixlab.weights import (
+    GPT2Config,
+    ModelNotFound,
+    UnsupportedModel,
+    checked_weights,
+    find_checkpoint,
+    random_weights,
+    read_checkpoint,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from radixlab.request import Request
+    from radixlab.scheduler import Chunk
+
+__all__ = [
+    "GPT2",
+    "GPT2Config",
+    "GPT2Runner",
+    "ModelNotFound",
+    "Span",
+    "UnsupportedModel",
+    "load_gpt2",
+    "pick_device",
+]
+
+EXACT_TILE = 32  # rows of a tile in exact mode: 16 costs more time, 64 more padding
+
+
+class _Block(NamedTuple):
+    """The weights of one layer: (weight, bias) pairs, matrices [in, out]."""
+
+    ln_1: tuple[Tensor, Tensor]
+    c_attn: tuple[Tensor, Tensor]
+    attn_proj: tuple[Tensor, Tensor]
+    ln_2: tuple[Tensor, Tensor]
+    c_fc: tuple[Tensor, Tensor]
+    mlp_proj: tuple[Tensor, Tensor]
+
+
+class GPT2:
+    """GPT-2's weights and its forward pass over a `KVPool`.
+
+    `state_dict` has Hugging Face's names. `tokenizer_folder` is where `encode` and `decode` find
+    the tokenizer. Raises `UnsupportedModel` if the weights don't fit `config`.
+    """
+
+    def __init__(
+        self,
+        state_dict: Mapping[str, Tensor],
+        config: GPT2Config,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        tokenizer_folder: Path | None = None,
+    ) -> None:
+        self.config = config
+        self.dtype = dtype
+        self._tokenizer_folder = tokenizer_folder
+        weights = checked_weights(state_dict, config, dtype, torch.device(device))
+
+        def pair(name: str) -> tuple[Tensor, Tensor]:
+            return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+        names = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
+        self._blocks = [
+            _Block(*(pair(f"h.{layer}.{name}") for name in names)) for layer in range(config.layers)
+        ]
+        self._token_embedding = weights["wte.weight"]
+        self.device = self._token_embedding.device  # with its index: cuda:0, not cuda
+        self._position_embedding = weights["wpe.weight"]
+        self._ln_f = pair("ln_f")
+        self._head = weights.get("lm_head.weight", self._token_embedding)
+        self._triangle = torch.empty(0, 0)
+
+    @classmethod
+    def random(
+        cls,
+        config: GPT2Config | None = None,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> GPT2:
+        """Make an untrained GPT-2 (by default of the 124M shape): for timings and tests."""
+        config = config or GPT2Config()
+        return cls(random_weights(config, seed), config, dtype=dtype, device=device)
+
+    @property
+    def kv_shape(self) -> tuple[int, int, int]:
+        """Layers, heads and head_dim: what a `KVPool` for it needs."""
+        return self.config.layers, self.config.heads, self.config.head_dim
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether it can `encode` and `decode` text."""
+        return self._tokenizer_folder is not None
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The checkpoint's tokenizer (transformers); `RadixLabError` if it has none."""
+        if self._tokenizer_folder is None:
+            raise RadixLabError(
+                "this model has random weights and no tokenizer: give it token ids, "
+                'or use load_gpt2("tiny")'
+            )
+        from transformers import AutoTokenizer  # seconds to import, so only when text is at hand
+
+        try:
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                self._tokenizer_folder, local_files_only=True
+            )
+        except (OSError, ValueError) as error:
+            raise RadixLabError(f"no usable tokenizer in {self._tokenizer_folder}") from error
+        return tokenizer
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text`, with no special tokens around it."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids`."""
+        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        token_ids: Tensor,
+        spans: Sequence[Span],
+        pool: KVPool,
+        *,
+        exact: bool = False,
+        logits: Literal["last", "all"] = "last",
+        tile: int = EXACT_TILE,
+    ) -> Tensor:
+        """Compute the spans' positions, write their K and V to the pool, return logits.
+
+        `token_ids` [T] are the spans' new ids, one span after another. Returns [spans, vocab],
+        the logits of each span's last token, or [T, vocab] with `logits="all"`.
+
+        With `exact`, a token's logits, K and V are the same bits whatever was cached, whatever
+        else is in the batch, and whether it is prefilled or decoded: for one `tile` (rows, a
+        multiple of 16), dtype, device, thread count and build of torch.
+
+        Bad input raises `InvalidArgument` or `LengthMismatch`, and the pool stays as it was.
+        """
+        self._check(pool, tile, logits)
+        token_ids = token_ids.to(torch.long)
+        spans = [Span(slots.to(torch.long), start, end) for slots, start, end in spans]
+        check_spans(
+            token_ids, spans, context=self.config.context, vocab=self.config.vocab, pool=pool
+        )
+        spans = [Span(slots.to(self.device), start, end) for slots, start, end in spans]
+        plan = make_plan(token_ids.to(self.device), spans, pool.scratch_slot, tile if exact else 1)
+        with _fixed_kernels(exact and self.device.type == "cuda"):
+            return self._run(plan, pool, last_only=logits == "last")
+
+    def _check(self, pool: KVPool, tile: int, logits: str) -> None:
+        mine = (*self.kv_shape, self.dtype, self.device)
+        if (*pool.shape, pool.data.dtype, pool.data.device) != mine:
+            allowed = f"made for {self!r}, as KVPool.for_model does"
+            raise InvalidArgument("pool", pool, allowed)
+        if tile < 16 or tile % 16:
+            raise InvalidArgument("tile", tile, "a positive multiple of 16 rows")
+        if logits not in ("last", "all"):
+            raise InvalidArgument("logits", logits, "'last' or 'all'")
+
+    def _run(self, plan: Plan, pool: KVPool, *, last_only: bool) -> Tensor:
+        x = self._token_embedding[plan.ids] + self._position_embedding[plan.positions]
+        for layer, block in enumerate(self._blocks):
+            q = self._write_kv(layer, block, x, plan, pool)
+            if last_only and block is self._blocks[-1]:
+                keep, plan = plan.narrow()
+                x, q = (x, q) if keep is None else (x[keep], q[keep])
+            attended = self._attend(layer, q, plan, pool)
+            self._mix(block, x, attended, plan)
+        return self._logits(x, plan)
+
+    def _write_kv(self, layer: int, block: _Block, x: Tensor, plan: Plan, pool: KVPool) -> Tensor:
+        """Project `x` [rows, d] to q, k, v; k and v go to the pool, q [rows, heads, head_dim]."""
+        _, heads, head_dim = self.kv_shape
+        q = x.new_empty(len(x), heads, head_dim)
+        for rows, _ in plan.products:
+            qkv = _linear(self._norm(x[rows], block.ln_1), block.c_attn)
+            q[rows], k, v = qkv.view(-1, 3, heads, head_dim).unbind(1)
+            pool.write(layer, plan.writes[rows], k, v)
+        return q
+
+    def _attend(self, layer: int, q: Tensor, plan: Plan, pool: KVPool) -> Tensor:
+        """Attend from every row to its request's keys, read by slot: [rows, heads, head_dim]."""
+        out = torch.empty_like(q)
+        queries, results = q.transpose(0, 1)[None], out.transpose(0, 1)[None]
+        buffer = q.new_empty(2 * max(len(slots) for slots, _ in plan.reads), *q.shape[1:])
+        for slots, blocks in plan.reads:
+            kv = buffer[: 2 * len(slots)].view(2, -1, *q.shape[1:])
+            k, v = pool.read(layer, slots, out=kv).transpose(1, 2).unsqueeze(1)
+            for rows, keys in blocks:
+                results[:, :, rows] = F.scaled_dot_product_attention(
+                    queries[:, :, rows],
+                    k[:, :, :keys],
+                    v[:, :, :keys],
+                    attn_mask=self._mask(rows.stop - rows.start, keys),
+                )
+        return out
+
+    def _mix(self, block: _Block, x: Tensor, attended: Tensor, plan: Plan) -> None:
+        """Add the layer's attention and MLP to `x` [rows, d], in place."""
+        for rows, _ in plan.products:
+            y = x[rows]
+            y += _linear(attended[rows].flatten(1), block.attn_proj)
+            inner = F.gelu(_linear(self._norm(y, block.ln_2), block.c_fc), approximate="tanh")
+            y += _linear(inner, block.mlp_proj)
+
+    def _logits(self, x: Tensor, plan: Plan) -> Tensor:
+        sizes = [wanted.stop - wanted.start for _, wanted in plan.products]
+        out = x.new_empty(sum(sizes), self.config.vocab)
+        for (rows, wanted), part in zip(plan.products, torch.split(out, sizes), strict=True):
+            part.copy_((self._norm(x[rows], self._ln_f) @ self._head.T)[wanted])
+        return out
+
+    def _norm(self, x: Tensor, norm: tuple[Tensor, Tensor]) -> Tensor:
+        return F.layer_norm(x, (self.config.width,), *norm, self.config.eps)
+
+    def _mask(self, rows: int, keys: int) -> Tensor | None:
+        """Let the last row see all `keys`, each row above one fewer; one row needs no mask.
+
+        All masks are the lower right corner of one triangle.
+        """
+        if rows == 1:
+            return None
+        height, width = self._triangle.shape
+        if rows > height or keys > width:
+            height, width = max(rows, height, ATTENTION_ROWS), max(keys, width, 1024)
+            hidden = torch.full((height, width), -torch.inf, dtype=self.dtype, device=self.device)
+            self._triangle = hidden.triu(width - height + 1)
+        return self._triangle[-rows:, -keys:]
+
+    def __repr__(self) -> str:
+        c = self.config
+        return (
+            f"GPT2({c.layers} layers, {c.heads} heads of {c.head_dim}, {self.dtype}, {self.device})"
+        )
+
+
+def _linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
+    weight, bias = layer
+    return torch.addmm(bias, x, weight)
+
+
+@contextmanager
+def _fixed_kernels(active: bool) -> Iterator[None]:
+    """Leave CUDA no choice that depends on more than shapes: for exact mode."""
+    if not active:
+        yield
+        return
+    matmul = torch.backends.cuda.matmul
+    names = (
+        "allow_tf32",
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_reduced_precision_reduction",
+    )
+    before = [getattr(matmul, name) for name in names]
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    try:
+        for name in names:
+            setattr(matmul, name, False)
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        for name, value in zip(names, before, strict=True):
+            setattr(matmul, name, value)
+
+
+def pick_device(device: torch.device | str | None = None) -> torch.device:
+    """Pick `device`, or with None a GPU if there is one, else the CPU."""
+    if device is not None:
+        return torch.device(device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_gpt2(
+    source: str | os.PathLike[str] = "tiny",
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> GPT2:
+    """Load a GPT-2, by default in float32 and on the device of `pick_device`.
+
+    `source` is "tiny", the embedded checkpoint; "gpt2-random", the 124M shape with seeded random
+    weights and no tokenizer; a folder in Hugging Face's format; or a name on the hub ("gpt2"),
+    from the local cache or the network. Raises `ModelNotFound`, `UnsupportedModel`.
+    """
+    dtype, device = dtype or torch.float32, pick_device(device)
+    if source == "gpt2-random":
+        return GPT2.random(dtype=dtype, device=device)
+    folder = find_checkpoint(os.fspath(source))
+    config, weights = read_checkpoint(folder)
+    return GPT2(weights, config, dtype=dtype, device=device, tokenizer_folder=folder)
+
+
+class GPT2Runner:
+    """The scheduler's `ModelRunner` with a model behind it: chunks in, next tokens out.
+
+    Requests come as they are, with `tokens`, `page_table` and `computed_len`; what is computed
+    goes into `kv` at the page table's slots. `exact` and `tile` are those of `GPT2.forward`.
+    Sampling is greedy. `last_logits` [chunks or requests, vocab] are those of the last call.
+    """
+
+    def __init__(
+        self, model: GPT2, kv: KVPool, *, exact: bool = False, tile: int = EXACT_TILE
+    ) -> None:
+        self.model, self.kv = model, kv
+        self.exact, self.tile = exact, tile
+        self.last_logits: Tensor | None = None
+
+    def prefill(self, chunks: Sequence[Chunk]) -> list[int]:
+        """Compute each chunk's positions; returns the token that follows each chunk's last."""
+        return self._step([(chunk.request, chunk.start, chunk.end) for chunk in chunks])
+
+    def decode(self, requests: Sequence[Request]) -> list[int]:
+        """Compute each request's last token, all in one pass; returns each one's next token."""
+        return self._step([(r, r.num_tokens - 1, r.num_tokens) for r in requests])
+
+    def _step(self, parts: list[tuple[Request, int, int]]) -> list[int]:
+        if not parts:
+            return []
+        for request, start, end in parts:
+            self._check(request, start, end)
+        ids = _int64(
+            memoryview(request.tokens)[TOKEN_BYTES * start : TOKEN_BYTES * end]
+            for request, start, end in parts
+        )
+        slots = _int64(memoryview(request.page_table)[:end] for request, _, end in parts)
+        spans = [
+            Span(own, start, end)
+            for own, (_, start, end) in zip(
+                torch.split(slots, [end for *_, end in parts]), parts, strict=True
+            )
+        ]
+        self.last_logits = self.model.forward(ids, spans, self.kv, exact=self.exact, tile=self.tile)
+        return self._draw(self.last_logits)
+
+    def _check(self, request: Request, start: int, end: int) -> None:
+        """Refuse what would read keys that nobody computed, or slots that nobody allocated."""
+        name, known = f"request {request.request_id}", request.num_tokens
+        if not 0 <= start < end <= known:
+            raise InvalidArgument(f"{name}'s chunk", f"{start} to {end}", f"within 0 to {known}")
+        if start > request.computed_len:
+            allowed = f"at most its computed_len of {request.computed_len}"
+            raise InvalidArgument(f"{name}'s chunk start", start, allowed)
+        if len(request.page_table) < end:
+            slots = f"{len(request.page_table)} slots"
+            raise InvalidArgument(f"{name}'s page table", slots, f"at least {end} slots")
+        if (sampling := getattr(request, "sampling", None)) is not None:
+            raise InvalidArgument(f"{name}'s sampling", sampling, "None, which is greedy")
+
+    def _draw(self, logits: Tensor) -> list[int]:
+        """Draw one token for each row. Whoever adds sampling adds it here."""
+        tokens: list[int] = logits.argmax(dim=-1).tolist()
+        return tokens
+
+
+def _int64(parts: Iterable[memoryview]) -> Tensor:
+    """Copy int32 buffers, one behind another, into one int64 tensor.
+
+    A copy, since a tensor over a page table's memory would keep the page table from growing.
+    """
+    return torch.frombuffer(bytearray(b"".join(parts)), dtype=torch.int32).to(torch.long)
