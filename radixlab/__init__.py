@@ -67,7 +67,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'radixlab' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"radixlab.{_ROOM_OF[name]}"), name)
+    try:
+        room = importlib.import_module(f"radixlab.{_ROOM_OF[name]}")
+    except ModuleNotFoundError as error:
+        hint = f"radixlab.{name} needs {error.name}: pip install 'radixlab[model]'"
+        raise ModuleNotFoundError(hint, name=error.name) from error
+    value = getattr(room, name)
     globals()[name] = value
     return value
 
