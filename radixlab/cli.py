@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +30,7 @@ app = typer.Typer(
 
 WIDTH = 80
 # Colour-blind safe (Okabe-Ito), and each state has a mark of its own besides.
-MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#0072B2")}
+MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#56B4E9")}
 PRIVATE = "#D55E00"
 
 
@@ -50,6 +51,9 @@ def demo(
     exact: Annotated[
         bool, typer.Option("--exact/--fast", help="Fixed tiles (identical bits), or fast kernels.")
     ] = True,
+    part: Annotated[
+        list[int] | None, typer.Option(min=1, max=3, help="Only this part; may be repeated.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Only the model's part, as radixlab.demo.ReuseReport.")
     ] = False,
@@ -59,13 +63,27 @@ def demo(
 ) -> None:
     """Show the chapter in three parts: the tree, the life of a request, and GPT-2 as the proof."""
     console = Console(width=WIDTH, record=svg is not None, highlight=False)
+    parts = [3] if as_json else part or [1, 2, 3]
+    if 1 in parts:
+        _show_tree(console)
+    if 2 in parts:
+        _show_lifecycle(console)
+    if 3 in parts:
+        report = _prove(model, device=device, page_size=page_size, exact=exact)
+        if as_json:
+            print(json.dumps(report.to_dict(), indent=2))
+        else:
+            _show_reuse(console, report)
+    if svg is not None:
+        fonts = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # they would come from another host
+        svg.write_text(fonts.sub("", console.export_svg(title="radixlab demo")), encoding="utf-8")
+
+
+def _prove(model: str, *, device: str | None, page_size: int, exact: bool) -> ReuseReport:
     errors = Console(stderr=True)
     try:
-        if not as_json:
-            _show_tree(console)
-            _show_lifecycle(console)
-        with errors.status("starting") as status:
-            report = prove_reuse(
+        with errors.status("starting ...") as status:
+            return prove_reuse(
                 model,
                 device=device,
                 page_size=page_size,
@@ -75,17 +93,11 @@ def demo(
     except RadixLabError as error:
         errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
         raise typer.Exit(2) from None
-    if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
-    else:
-        _show_reuse(console, report)
-    if svg is not None:
-        console.save_svg(str(svg), title="radixlab demo")
 
 
 def _heading(console: Console, title: str, question: str) -> None:
     console.print()
-    console.print(Rule(f"[bold]{title}", align="left", style="#0072B2"))
+    console.print(Rule(f"[bold]{title}", align="left", style="#56B4E9"))
     console.print(question, style="italic")
 
 
@@ -172,7 +184,7 @@ def _show_reuse(console: Console, report: ReuseReport) -> None:
     console.print(table)
     console.print()
     for i, p in enumerate(report.prompts, 1):
-        text = Text.assemble(f"{i}  ... {p.text}", (p.continuation.replace("\n", " "), "#0072B2"))
+        text = Text.assemble(f"{i}  ... {p.text}", (p.continuation.replace("\n", " "), "#56B4E9"))
         console.print(text)
     console.print()
     for line in _verdict(report):
@@ -190,7 +202,6 @@ def _verdict(report: ReuseReport) -> Iterator[str]:
         f"KV held: [bold]{report.kv_bytes / 1e6:.2f} MB[/]; without sharing "
         f"{report.kv_bytes_unshared / 1e6:.2f} MB."
     )
-    yield f"Cold and warm draw {same} tokens; the largest difference of their logits is"
-    yield f"  [bold]{report.max_logit_difference:g}[/]"
-    yield "and after one cached slot was overwritten on purpose (so it would be noticed)"
-    yield f"  [bold]{report.control_difference:.2g}[/]"
+    yield f"Cold and warm draw {same} tokens. The largest difference of their logits:"
+    yield f"  cold against warm                           [bold]{report.max_logit_difference:g}[/]"
+    yield f"  with one cached slot overwritten, to check  [bold]{report.control_difference:.2g}[/]"

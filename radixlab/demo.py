@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from radixlab.errors import InvalidArgument, InvalidPageSize
 from radixlab.lifecycle import Step, chapter_scenario, lifecycle
 from radixlab.manager import CacheManager
 from radixlab.request import Request
@@ -182,14 +184,45 @@ def prove_reuse(
     pool and one cache. Then one cached slot is overwritten, to show that a wrong slot would be
     noticed. Times are the best of `rounds`, in fast mode.
     """
-    from radixlab.gpt2 import GPT2Runner, load_gpt2  # torch takes seconds to import
+    from radixlab.gpt2 import load_gpt2  # torch takes seconds to import
 
+    if page_size < 1:
+        raise InvalidPageSize(page_size)
     on_progress(f"loading {source}")
     model = load_gpt2(source, device=device)
     prompts = _encode_prompts(model)
+    with _few_threads(model):
+        return _prove(model, source, prompts, page_size, exact, new_tokens, rounds, on_progress)
+
+
+@contextmanager
+def _few_threads(model: GPT2) -> Iterator[None]:
+    """One thread for a small model: its matrices take less time than threads to meet."""
+    import torch
+
+    before = torch.get_num_threads()
+    if model.config.width < 512:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _prove(
+    model: GPT2,
+    source: str,
+    prompts: list[list[int]],
+    page_size: int,
+    exact: bool,
+    new_tokens: int,
+    rounds: int,
+    on_progress: Callable[[str], object],
+) -> ReuseReport:
+    from radixlab.gpt2 import GPT2Runner
+
     longest = max(len(p) for p in prompts) + new_tokens
     serving = _Serving(model, page_size, len(prompts) * (longest + page_size), new_tokens)
-
     on_progress("serving cold and warm")
     cold = [serving.serve([prompt], exact)[0] for prompt in prompts]
     manager, kv = serving.new_pool()
@@ -200,7 +233,7 @@ def prove_reuse(
     times = serving.prefill_times(prompts, rounds)
     reports = [
         PromptReport(
-            text=opening,
+            text=opening if model.has_tokenizer else "(a model without a tokenizer) ",
             continuation=serving.text(w.request.output),
             prompt_tokens=w.request.prompt_len,
             reused_tokens=w.request.cache_hit_len,
@@ -295,8 +328,11 @@ class _Serving:
 def _control(serving: _Serving, runner: GPT2Runner, manager: CacheManager, cold: _Served) -> float:
     """Overwrite K and V of one cached slot, serve a prompt from the cache, compare with cold."""
     request = Request(cold.request.prompt)
-    slot = manager.match(request).value[request.prompt_len // 2]
-    runner.kv.data[:, :, slot] = 1.0
+    cached = manager.match(request).value
+    if not cached:
+        allowed = f"at most {request.prompt_len - 1}, so that the prompts can share a page"
+        raise InvalidArgument("page_size", manager.page_size, allowed)
+    runner.kv.data[:, :, cached[len(cached) // 2]] = 1.0
     watch = _Watch(runner)
     for _ in lifecycle(manager, [request], runner=watch):
         pass

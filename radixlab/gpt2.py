@@ -19,13 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from radixlab.errors import InvalidArgument, RadixLabError
+from radixlab.errors import InvalidArgument
 from radixlab.kv import KVPool
 from radixlab.packing import ATTENTION_ROWS, Plan, Span, check_spans, make_plan
 from radixlab.tokens import TOKEN_BYTES
 from radixlab.weights import (
     GPT2Config,
     ModelNotFound,
+    NoTokenizer,
     UnsupportedModel,
     checked_weights,
     find_checkpoint,
@@ -44,6 +45,7 @@ __all__ = [
     "GPT2Config",
     "GPT2Runner",
     "ModelNotFound",
+    "NoTokenizer",
     "Span",
     "UnsupportedModel",
     "load_gpt2",
@@ -124,20 +126,21 @@ class GPT2:
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The checkpoint's tokenizer (transformers); `RadixLabError` if it has none."""
-        if self._tokenizer_folder is None:
-            raise RadixLabError(
-                "this model has random weights and no tokenizer: give it token ids, "
-                'or use load_gpt2("tiny")'
-            )
+        """The checkpoint's tokenizer (transformers); `NoTokenizer` if it has none."""
+        folder = self._tokenizer_folder
+        if folder is None:
+            raise NoTokenizer("this model was made without one: give it token ids")
+        # Without these files transformers makes a tokenizer that turns every text into nothing.
+        if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
+            raise NoTokenizer(f"{folder} has neither tokenizer.json nor vocab.json")
         from transformers import AutoTokenizer  # seconds to import, so only when text is at hand
 
         try:
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-                self._tokenizer_folder, local_files_only=True
+                folder, local_files_only=True
             )
         except (OSError, ValueError) as error:
-            raise RadixLabError(f"no usable tokenizer in {self._tokenizer_folder}") from error
+            raise NoTokenizer(f"cannot load the one in {folder}") from error
         return tokenizer
 
     def encode(self, text: str) -> list[int]:
@@ -217,6 +220,7 @@ class GPT2:
         """Attend from every row to its request's keys, read by slot: [rows, heads, head_dim]."""
         out = torch.empty_like(q)
         queries, results = q.transpose(0, 1)[None], out.transpose(0, 1)[None]
+        # One buffer for all requests: it stays in the processor's cache between them.
         buffer = q.new_empty(2 * max(len(slots) for slots, _ in plan.reads), *q.shape[1:])
         for slots, blocks in plan.reads:
             kv = buffer[: 2 * len(slots)].view(2, -1, *q.shape[1:])
@@ -257,7 +261,9 @@ class GPT2:
             return None
         height, width = self._triangle.shape
         if rows > height or keys > width:
-            height, width = max(rows, height, ATTENTION_ROWS), max(keys, width, 1024)
+            # Whole multiples of 64: CUDA's kernels want the mask aligned.
+            height = max(height, rows, ATTENTION_ROWS)
+            width = -(-max(width, keys, self.config.context) // 64) * 64
             hidden = torch.full((height, width), -torch.inf, dtype=self.dtype, device=self.device)
             self._triangle = hidden.triu(width - height + 1)
         return self._triangle[-rows:, -keys:]
@@ -299,10 +305,17 @@ def _fixed_kernels(active: bool) -> Iterator[None]:
 
 
 def pick_device(device: torch.device | str | None = None) -> torch.device:
-    """Pick `device`, or with None a GPU if there is one, else the CPU."""
-    if device is not None:
-        return torch.device(device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Pick `device`, or with None a GPU if there is one, else the CPU.
+
+    Raises `InvalidArgument` for a device that this machine or this torch does not have.
+    """
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        allowed = "a device that torch finds here"
+        raise InvalidArgument("device", str(device), allowed) from error
 
 
 def load_gpt2(

@@ -101,7 +101,10 @@ class KVPool:
         values.index_copy_(0, slots, v)
 
     def read(self, layer: int, slots: Tensor, out: Tensor | None = None) -> Tensor:
-        """Copy K and V of one layer at `slots` [n], in that order: [2, n, heads, head_dim]."""
+        """Copy K and V of one layer at `slots` [n], in that order: [2, n, heads, head_dim].
+
+        `out`, if given, is where the copy goes.
+        """
         return torch.index_select(self.data[layer], 1, slots, out=out)
 
     def __repr__(self) -> str:

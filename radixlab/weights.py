@@ -50,6 +50,13 @@ class UnsupportedModel(RadixLabError, ValueError):
     """A checkpoint that is no GPT-2, or a GPT-2 of a kind that radixlab doesn't compute."""
 
 
+class NoTokenizer(RadixLabError):
+    """A model of token ids alone was asked to read or write text."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f'no tokenizer: {reason}; load_gpt2("tiny") has one')
+
+
 @dataclass(frozen=True)
 class GPT2Config:
     """The shape of a GPT-2: `width` is d, `inner` the MLP's, `context` in tokens."""

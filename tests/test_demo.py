@@ -1,0 +1,109 @@
+"""The demo: what it says on the screen, and what it says in JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from radixlab.cli import app
+from radixlab.demo import follow_requests, grow_tree, prove_reuse
+from radixlab.errors import InvalidArgument, InvalidPageSize
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["demo", *arguments])
+    return result.exit_code, result.output
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    code, output = run("--json")
+    assert code == 0
+    return dict(json.loads(output[output.index("{") :]))
+
+
+def test_in_exact_mode_the_logits_do_not_differ_at_all(report: dict[str, Any]) -> None:
+    assert report["exact"] is True
+    assert report["max_logit_difference"] == 0.0
+    assert report["same_continuations"] is True
+
+
+def test_the_control_would_show_a_wrong_slot(report: dict[str, Any]) -> None:
+    assert report["control_difference"] > 0.01
+
+
+def test_the_second_and_the_third_prompt_reuse_the_first(report: dict[str, Any]) -> None:
+    first, *others = report["prompts"]
+    assert first["reused_tokens"] == 0
+    for prompt in others:
+        assert prompt["reused_tokens"] > 200
+        assert prompt["reused_tokens"] + prompt["computed_tokens"] == prompt["prompt_tokens"]
+    assert report["reused_tokens"] == sum(p["reused_tokens"] for p in report["prompts"])
+    assert report["computed_tokens"] == sum(p["computed_tokens"] for p in report["prompts"])
+    assert report["kv_bytes"] < report["kv_bytes_unshared"]
+    assert report["prefill_ratio"] > 0
+
+
+@pytest.mark.parametrize("page_size", [1, 16, 50])
+def test_shared_bytes_are_those_of_the_whole_pages_that_differ(page_size: int) -> None:
+    report = prove_reuse(page_size=page_size, new_tokens=4, rounds=1)
+    per_token = 4 * 2 * 3 * 64 * 4  # layers, K and V, heads, head_dim, bytes of a float32
+    saved = (report.kv_bytes_unshared - report.kv_bytes) // per_token
+    assert saved == report.reused_tokens
+    assert all(p.reused_tokens % page_size == 0 for p in report.prompts)
+    assert report.max_logit_difference == 0.0
+
+
+def test_fast_mode_differs_by_rounding_at_most() -> None:
+    report = prove_reuse(exact=False, new_tokens=4, rounds=1)
+    assert report.max_logit_difference < 1e-4 < report.control_difference
+
+
+def test_a_page_size_that_shares_nothing_is_refused_with_both_numbers() -> None:
+    with pytest.raises(InvalidArgument, match="at most 274.*got 512"):
+        prove_reuse(page_size=512, new_tokens=1, rounds=1)
+    with pytest.raises(InvalidPageSize):
+        prove_reuse(page_size=0)
+
+
+def test_the_tree_grows_as_in_the_chapter() -> None:
+    *_, last = grow_tree()
+    assert last.tree == (
+        "root\n"
+        "└── [101, 11] -> [p0, p1]\n"
+        "    ├── [12] -> [p2]\n"
+        "    │   ├── [21, 22] -> [p3, p4]\n"
+        "    │   └── [31, 32] -> [p5, p6]\n"
+        "    └── [99] -> [p7]"
+    )
+
+
+def test_the_screen_tells_all_three_parts_in_80_columns() -> None:
+    code, output = run()
+    assert code == 0
+    assert max(map(len, output.splitlines())) <= 80
+    for words in ("insert B", "7 evict", "[p6, p7, p4]", "p0 to p7", "528 of 822", "Mr. Darcy"):
+        assert words in output
+    assert sum(step.name == "evict" for step in follow_requests()) == 1
+
+
+def test_one_part_can_be_shown_alone(tmp_path: Any) -> None:
+    picture = tmp_path / "demo.svg"
+    code, output = run("--part", "1", "--svg", str(picture))
+    assert code == 0
+    assert "insert A" in output and "R1" not in output
+    svg = picture.read_text(encoding="utf-8")
+    assert "insert" in svg and "url(" not in svg.replace("url(#", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--model", "no-such-model"), ("--device", "no-such-device"), ("--page-size", "0")],
+)
+def test_bad_arguments_get_one_sentence_and_no_traceback(arguments: tuple[str, str]) -> None:
+    code, output = run("--part", "3", *arguments)
+    assert code == 2
+    assert "Traceback" not in output

@@ -1,0 +1,102 @@
+"""The wheel and the sdist work outside the repository."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODEL = "radixlab/models/tiny-austen"
+MODEL_FILES = {path.name for path in (ROOT / MODEL).iterdir()}
+
+pytestmark = pytest.mark.long
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    answer = subprocess.run(
+        [str(each) for each in command],
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that was built from that sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing but the installed wheel in it."""
+    (wheel,) = built.glob("*.whl")
+    folder = tmp_path_factory.mktemp("site")
+    run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", folder, wheel, cwd=folder)
+    return folder
+
+
+def test_the_sdist_holds_code_tests_chapters_model_and_licences(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"Makefile", "constraints.txt", "LICENSE", "LICENSE-TEXT", "README.md"} <= names
+    assert {f"{MODEL}/{name}" for name in MODEL_FILES} <= names
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "radixlab").rglob("*.py")}
+    assert modules <= names
+    assert "tests/test_wheel.py" in names
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"radixlab"}
+    assert {f"{MODEL}/{name}" for name in MODEL_FILES} <= set(names)
+    assert "radixlab/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE-TEXT") for name in names)
+
+
+def test_the_installed_core_works_outside_the_repository(installed: Path, tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(installed)!r})\n"
+        "import radixlab.cache, radixlab.manager, radixlab.scheduler, radixlab.lifecycle\n"
+        "print(radixlab.__file__)"
+    )
+    where = run(sys.executable, "-I", "-S", "-c", code, cwd=tmp_path).strip()
+    assert Path(where).is_relative_to(installed)
+
+
+def test_the_installed_package_finds_its_model(installed: Path) -> None:
+    assert {path.name for path in (installed / MODEL).iterdir()} == MODEL_FILES
+
+
+def test_the_command_of_the_installed_package_runs(installed: Path, tmp_path: Path) -> None:
+    command = installed / "bin/radixlab"
+    text = run(sys.executable, command, "--help", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert "demo" in text
+
+
+def test_the_command_without_its_extra_says_what_to_install(
+    installed: Path, tmp_path: Path
+) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-S", installed / "bin/radixlab", "demo"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode != 0
+    assert "pip install" in answer.stderr
+    assert "Traceback" not in answer.stderr
