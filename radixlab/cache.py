@@ -80,6 +80,7 @@ class RadixCache:
         observer: Observer | None = None,
     ) -> None:
         self.tree = RadixTree(page_size)
+        self.tree.on_split = self._split
         self.page_size = page_size
         self.strategy: EvictionStrategy = LRU() if strategy is None else strategy
         self.observer = observer
@@ -103,9 +104,9 @@ class RadixCache:
         A match changes the tree: when it ends inside an edge, the edge is split there, and the
         matched path (never an unmatched rest) counts as just used.
         """
-        key = encode(token_ids)
+        key = token_ids if type(token_ids) is bytes else encode(token_ids)
         end = len(key) if limit is None else limit * TOKEN_BYTES
-        node = self._walk(key, end, self.tree.root, namespace)
+        node = self.tree.walk(key, end, self.tree.root, namespace)
         self._touch(node)
         return CacheHandle(self, node)
 
@@ -116,7 +117,8 @@ class RadixCache:
         from `evictable_size` to `protected_size`. Raises `AlreadyLocked`, `StaleHandle` when the
         prefix was evicted since the match, `ForeignHandle`.
         """
-        self._check_owner(handle)
+        if handle.cache is not self:
+            raise ForeignHandle(handle.cached_len)
         if handle.locked:
             raise AlreadyLocked(handle.cached_len)
         if handle.node.parent is None and handle.node is not self.tree.root:
@@ -130,7 +132,8 @@ class RadixCache:
         Takes 1 from `ref_count` on every node of the path. A node that drops to 0 is evictable from
         now on, and counts as just used; it stays in the tree.
         """
-        self._check_owner(handle)
+        if handle.cache is not self:
+            raise ForeignHandle(handle.cached_len)
         if not handle.locked:
             raise NotLocked("unlock", handle.cached_len)
         handle.locked = False
@@ -148,12 +151,17 @@ class RadixCache:
 
     def move_lock(self, old: CacheHandle, new: CacheHandle) -> None:
         """Lock `new`, whose path continues `old`'s, and unlock `old`: only the difference moves."""
-        self._check_owner(old)
-        self._check_owner(new)
+        if old.cache is not self or new.cache is not self:
+            raise ForeignHandle(new.cached_len)
         if not old.locked:
             raise NotLocked("move the lock", old.cached_len)
         if new.locked:
             raise AlreadyLocked(new.cached_len)
+        node: RadixTreeNode | None = new.node
+        while node is not None and node.end > old.node.end:
+            node = node.parent
+        if node is not old.node:
+            raise InvalidArgument("new", new, "a handle on the path of the old one")
         self._hold(new.node, old.node)
         old.locked, new.locked = False, True
 
@@ -172,12 +180,12 @@ class RadixCache:
         locked handle `held` on the same path saves the walk over what it covers.
         Raises `LengthMismatch`, `NotLocked`, `ForeignHandle`, `InvalidArgument`.
         """
-        key = encode(token_ids)
+        key = token_ids if type(token_ids) is bytes else encode(token_ids)
         if len(value) * TOKEN_BYTES != len(key):
             raise LengthMismatch(len(key) // TOKEN_BYTES, len(value))
         start = self.tree.root if held is None else self._held_node(held, key)
         end = len(key) - len(key) % self.tree.page_bytes
-        node = self._walk(key, end, start, namespace)
+        node = self.tree.walk(key, end, start, namespace)
         cached_len = node.end // TOKEN_BYTES
         if node.end < end:
             slots = value[cached_len : end // TOKEN_BYTES]
@@ -198,17 +206,14 @@ class RadixCache:
         """
         if num_tokens > self.evictable_size:
             raise PoolExhausted(num_tokens, 0, self.evictable_size)
-        removed, size = [], 0
-        while size < num_tokens:
+        slots = array("i")
+        while len(slots) < num_tokens:
             leaf = self.strategy.pop()
             if self.observer is not None:
                 self.observer(BlockRemoved(_stored(leaf, self.page_size).block_hashes))
             self.tree.remove_leaf(leaf)
-            removed.append(leaf.value)
-            size += len(leaf.value)
-        self.evictable_size -= size
-        slots = array("i")
-        slots.frombytes(b"".join(removed))
+            slots.extend(leaf.value)
+        self.evictable_size -= len(slots)
         return slots
 
     def clear(self) -> array[int]:
@@ -269,16 +274,10 @@ class RadixCache:
     def __str__(self) -> str:
         return str(self.tree)
 
-    def _walk(
-        self, key: bytes, end: int, start: RadixTreeNode, namespace: Namespace | None
-    ) -> RadixTreeNode:
-        """The node at which the agreement with `key[:end]` ends, made by a split if need be."""
-        node, inside, agree = self.tree.walk(key, end, start, namespace)
-        if inside is not None:
-            node = inside.split_at(agree)
-            if not node.ref_count:
-                self.strategy.add(node)
-        return node
+    def _split(self, upper: RadixTreeNode) -> None:
+        """A walk has made a node; an unlocked one may be evicted like any other."""
+        if not upper.ref_count:
+            self.strategy.add(upper)
 
     def _touch(self, node: RadixTreeNode) -> None:
         """Mark the path as just used, from the bottom up to the first locked node."""
@@ -302,17 +301,14 @@ class RadixCache:
         self.protected_size += newly_held
 
     def _held_node(self, held: CacheHandle, key: bytes) -> RadixTreeNode:
-        self._check_owner(held)
+        if held.cache is not self:
+            raise ForeignHandle(held.cached_len)
         if not held.locked:
             raise NotLocked("insert below", held.cached_len)
-        node = held.node
-        if not key.startswith(node._key, node.end - len(node._key)):
+        node, page_bytes = held.node, self.tree.page_bytes
+        if not key.startswith(node._key[-page_bytes:], max(0, node.end - page_bytes)):
             raise InvalidArgument("held", held, "a handle on the path of the token ids")
         return node
-
-    def _check_owner(self, handle: CacheHandle) -> None:
-        if handle.cache is not self:
-            raise ForeignHandle(handle.cached_len)
 
 
 def _stored(node: RadixTreeNode, page_size: int) -> BlockStored:

@@ -163,6 +163,7 @@ class RadixTree:
             raise InvalidPageSize(page_size)
         self.page_size = page_size
         self.page_bytes = page_bytes = page_size * TOKEN_BYTES
+        self.on_split: Callable[[RadixTreeNode], object] = lambda upper: None
         self._key_fn: KeyFn = lambda key: key[:page_bytes]
         self._counter = itertools.count()
         self.root = RadixTreeNode(self._key_fn, self._counter)
@@ -172,11 +173,11 @@ class RadixTree:
 
     def walk(
         self, key: bytes, end: int, start: RadixTreeNode, namespace: Namespace | None = None
-    ) -> tuple[RadixTreeNode, RadixTreeNode | None, int]:
-        """Follow `key[:end]` (bytes) from the node `start` down, as far as it agrees.
+    ) -> RadixTreeNode:
+        """Follow `key[:end]` (bytes) from the node `start` down; return where the agreement ends.
 
-        Returns the deepest node whose whole edge agrees; then the child inside whose edge the
-        agreement ends and how many of its tokens agree, in whole pages, or None and 0.
+        If that is inside an edge, the edge is split there, at the last whole page, and `on_split`
+        is told of the new upper node.
         """
         node, pos, page_bytes = start, start.end, self.page_bytes
         page = key[pos : pos + page_bytes]
@@ -186,29 +187,31 @@ class RadixTree:
         while pos + page_bytes <= end and (child := node.children.get(index)) is not None:
             if not key.startswith(child._key, pos, end):
                 agree = child.get_match_len(key, pos, end)
-                return node, child, agree - agree % self.page_size
+                upper = child.split_at(agree - agree % self.page_size)
+                self.on_split(upper)
+                return upper
             node, pos = child, child.end
             index = key[pos : pos + page_bytes]
-        return node, None, 0
+        return node
 
     def add_leaf(
-        self,
-        parent: RadixTreeNode,
-        key: bytes,
-        value: array[int],
-        namespace: Namespace | None = None,
+        self, parent: RadixTreeNode, key: bytes, value: array[int], namespace: Namespace | None
     ) -> RadixTreeNode:
         """A new leaf below `parent`; the namespace counts only below the root."""
         leaf = RadixTreeNode(self._key_fn, self._counter)
-        leaf.set_key_value(key, value)
-        leaf.set_parent(parent, namespace if parent is self.root else None)
+        leaf._key, leaf.value = key, value
+        leaf.parent, leaf.end = parent, parent.end + len(key)
+        page = key[: self.page_bytes]
+        leaf.child_key = page if namespace is None or parent is not self.root else (namespace, page)
+        parent.children[leaf.child_key] = leaf
         return leaf
 
     def remove_leaf(self, leaf: RadixTreeNode) -> None:
         """Take a leaf out of the tree; `parent` None marks it as gone."""
-        assert leaf.parent is not None and not leaf.children
-        del leaf.parent.children[leaf.child_key]
-        leaf.parent = None
+        parent = leaf.parent
+        if parent is not None:
+            del parent.children[leaf.child_key]
+            leaf.parent = None
 
     def nodes(self) -> Iterator[RadixTreeNode]:
         """All nodes, the root first, each before its children, children in order of insertion."""

@@ -63,7 +63,7 @@ def test_fast_mode_differs_by_rounding_at_most() -> None:
 
 
 def test_a_page_size_that_shares_nothing_is_refused_with_both_numbers() -> None:
-    with pytest.raises(InvalidArgument, match="at most 274.*got 512"):
+    with pytest.raises(InvalidArgument, match=r"at most 274.*got 512"):
         prove_reuse(page_size=512, new_tokens=1, rounds=1)
     with pytest.raises(InvalidPageSize):
         prove_reuse(page_size=0)
