@@ -1,0 +1,64 @@
+"""Pictures that step: trees, pools and lifecycles, drawn from the snapshots and steps of the core.
+
+Names are loaded when they are first used: graphviz, anywidget, ipywidgets and matplotlib are only
+needed for what is drawn with them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from radixlab.viz.charts import count_trees, plot_trees, shared_prompts
+    from radixlab.viz.dot import draw_tree, tree_dot
+    from radixlab.viz.picture import Picture
+    from radixlab.viz.player import StepPlayer, play
+    from radixlab.viz.playground import Playground
+    from radixlab.viz.poolsvg import draw_pool
+    from radixlab.viz.quiz import quiz
+    from radixlab.viz.sandbox import Sandbox
+
+_ROOMS = {
+    "charts": ("count_trees", "plot_trees", "shared_prompts"),
+    "dot": ("draw_tree", "tree_dot"),
+    "picture": ("Picture",),
+    "player": ("StepPlayer", "play"),
+    "playground": ("Playground",),
+    "poolsvg": ("draw_pool",),
+    "quiz": ("quiz",),
+    "sandbox": ("Sandbox",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "Picture",
+    "Playground",
+    "Sandbox",
+    "StepPlayer",
+    "count_trees",
+    "draw_pool",
+    "draw_tree",
+    "play",
+    "plot_trees",
+    "quiz",
+    "shared_prompts",
+    "tree_dot",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'radixlab.viz' has no attribute {name!r}")
+    try:
+        room = importlib.import_module(f"radixlab.viz.{_ROOM_OF[name]}")
+    except ModuleNotFoundError as error:
+        hint = f"radixlab.viz.{name} needs {error.name}: pip install 'radixlab[lab]'"
+        raise ModuleNotFoundError(hint, name=error.name) from error
+    value = getattr(room, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

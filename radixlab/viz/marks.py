@@ -1,0 +1,99 @@
+"""What a step did to each node and each slot, as an event and a word for the picture.
+
+Taken from the step's data alone: its path, its changes and its snapshots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from radixlab.lifecycle import Step
+from radixlab.snapshot import CACHED, FREE, NodeSnapshot, Snapshot
+from radixlab.viz import palette
+from radixlab.viz.palette import CREATED, EVICTED, LOCKED, MATCHED, SPLIT, UNLOCKED
+
+_FIRST = (EVICTED, CREATED, SPLIT, LOCKED, UNLOCKED, MATCHED)
+_FOUND_BY = ("match", "insert", "match_prefix", "insert_prefix")
+
+
+class Mark(NamedTuple):
+    """The event that gives a node its colour and border, and the words that say what happened."""
+
+    event: str
+    words: str
+
+
+def mark_nodes(step: Step) -> dict[int, Mark]:
+    """A mark for each node, by uuid, that the step created, cut, found, held, let go or evicted."""
+    found: dict[int, list[tuple[str, str]]] = {}
+
+    def note(uuid: int, event: str, words: str) -> None:
+        found.setdefault(uuid, []).append((event, words))
+
+    changes = step.changes
+    uppers = {upper for upper, _ in changes.split}
+    for upper, lower in changes.split:
+        note(upper, SPLIT, "split: upper part")
+        note(lower, SPLIT, "split: lower part")
+    for uuid in changes.created:
+        if uuid not in uppers:
+            note(uuid, CREATED, "created")
+    for uuid, before, after in changes.ref_counts:
+        if uuid not in uppers:
+            event = LOCKED if after > before else UNLOCKED
+            note(uuid, event, f"{event} {before} → {after}")
+    for uuid in changes.removed:
+        note(uuid, EVICTED, "evicted")
+    if step.name in _FOUND_BY:
+        new = set(changes.created) - (uppers if step.name.startswith("match") else set())
+        for uuid in step.nodes:
+            if uuid not in new:
+                note(uuid, MATCHED, "matched")
+    return {
+        uuid: Mark(min((e for e, _ in notes), key=_FIRST.index), ", ".join(w for _, w in notes))
+        for uuid, notes in found.items()
+    }
+
+
+def main_event(step: Step) -> str:
+    """The one event whose colour the step's source line gets: what its node or slots became."""
+    marks = mark_nodes(step)
+    events = {mark.event for mark in marks.values()}
+    for event in _FIRST:
+        if event in events:
+            return event
+    states = {slot_state(step.snapshot, move.after) for move in step.changes.slots}
+    if palette.PRIVATE in states:
+        return palette.ALLOCATED
+    return palette.FREED if palette.FREE in states else MATCHED
+
+
+def slot_state(snapshot: Snapshot, owner: str) -> str:
+    """Free or private for an owner that is not the cache; for the cache, evictable at least."""
+    if owner == FREE:
+        return palette.FREE
+    return palette.EVICTABLE if owner == CACHED else palette.PRIVATE
+
+
+def slot_states(snapshot: Snapshot) -> dict[int, str]:
+    """Each slot's state: free, evictable, protected or private."""
+    states = {slot: slot_state(snapshot, owner) for slot, owner in snapshot.owners().items()}
+    for node in snapshot.nodes:
+        if node.ref_count:
+            states |= dict.fromkeys(node.value, palette.PROTECTED)
+    return states
+
+
+def node_state(node: NodeSnapshot) -> str:
+    """Whether eviction may take the node's tokens."""
+    return palette.PROTECTED if node.ref_count else palette.EVICTABLE
+
+
+def with_removed(step: Step, before: Snapshot | None) -> tuple[NodeSnapshot, ...]:
+    """The nodes after the step, and, where they are known, those that it evicted, as ghosts."""
+    after = step.snapshot.nodes
+    if before is None or not step.changes.removed:
+        return after
+    gone = set(step.changes.removed)
+    there = {node.uuid for node in after} | gone
+    return (*after, *(n for n in before.nodes if n.uuid in gone and n.parent in there))

@@ -1,0 +1,154 @@
+"""The playground: buttons around a `Sandbox`. The tree changes before your eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as widgets
+
+from radixlab.errors import RadixLabError
+from radixlab.viz.fold import fold
+from radixlab.viz.marks import mark_nodes, with_removed
+from radixlab.viz.player import StepPlayer
+from radixlab.viz.poolsvg import draw_strip, legend, pool_text, pool_title
+from radixlab.viz.sandbox import Sandbox, Tokenizer, say
+from radixlab.viz.theme import style_sheet
+from radixlab.viz.treesvg import draw_branches
+from radixlab.viz.words import escape
+
+HINT = "Type a prompt, then match, lock or insert it. Each word is a token."
+MAX_NODES = 16
+
+
+class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no types
+    """A small cache to try things on: `sandbox` holds its state, `player()` replays it all."""
+
+    def __init__(
+        self, num_pages: int = 12, page_size: int = 1, tokenizer: Tokenizer | None = None
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.sandbox = Sandbox(num_pages, page_size, tokenizer)
+        self.prompt = widgets.Text(
+            value="the cat sat on the mat", description="Prompt", layout={"width": "auto"}
+        )
+        self.running = widgets.Dropdown(description="Request", layout={"width": "11rem"})
+        self.count = _number("Slots", 1, 4096, 1)
+        self.page_size = _number("Page size", 1, 64, page_size)
+        self.num_pages = _number("Pages", 1, 1024, num_pages)
+        self.message = widgets.HTML()
+        self.picture = widgets.HTML()
+        self.buttons = self._buttons()
+        super().__init__([*self._rows(), self.message, self.picture])
+        self._show(HINT)
+
+    def player(self, **options: Any) -> StepPlayer:
+        """All that was done so far, in the step player; `options` are those of `StepPlayer`."""
+        options.setdefault("title", "What you did")
+        options.setdefault("decode", self.sandbox.decode_one)
+        return StepPlayer(self.sandbox.recorder, **options)
+
+    def _buttons(self) -> dict[str, widgets.Button]:
+        acts: dict[str, tuple[str, Callable[[], object]]] = {
+            "match": ("How much of the prompt is cached?", lambda: self._type(Sandbox.match)),
+            "lock": ("Start a request: match and lock.", lambda: self._type(Sandbox.lock)),
+            "insert": ("Compute what is missing, insert it.", lambda: self._type(Sandbox.insert)),
+            "unlock": ("End the request.", lambda: self._end(Sandbox.unlock)),
+            "abort": ("End the request at whatever point.", lambda: self._end(Sandbox.abort)),
+            "evict": ("Make slots free.", lambda: self.sandbox.evict(self.count.value)),
+            "undo": ("Take the last action back.", lambda: self.sandbox.undo()),
+            "new pool": ("Start again with these sizes.", self._reset),
+        }
+        buttons = {}
+        for name, (tooltip, act) in acts.items():
+            button = widgets.Button(
+                description=name.capitalize(), tooltip=tooltip, layout={"width": "6rem"}
+            )
+            button.on_click(lambda _, act=act: self._try(act))
+            buttons[name] = button
+        return buttons
+
+    def _rows(self) -> list[widgets.Widget]:
+        pick = self.buttons.__getitem__
+        row = {"flex_flow": "row wrap", "align_items": "center"}
+        return [
+            self.prompt,
+            widgets.HBox([*map(pick, ("match", "lock", "insert"))], layout=row),
+            widgets.HBox([self.running, *map(pick, ("unlock", "abort"))], layout=row),
+            widgets.HBox([self.count, *map(pick, ("evict", "undo"))], layout=row),
+            widgets.HBox([self.page_size, self.num_pages, pick("new pool")], layout=row),
+        ]
+
+    def _type(self, act: Callable[[Sandbox, str], None]) -> None:
+        act(self.sandbox, self.prompt.value)
+
+    def _end(self, act: Callable[[Sandbox, str], None]) -> None:
+        act(self.sandbox, self.running.value or "")
+
+    def _reset(self) -> None:
+        self.sandbox = Sandbox(self.num_pages.value, self.page_size.value, self.tokenizer)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        """Do it and show the result; a refusal is shown as a sentence, and nothing changes."""
+        try:
+            act()
+        except RadixLabError as error:
+            self._show(say(error), refused=True)
+        else:
+            steps = self.sandbox.steps
+            self._show(steps[-1].caption if steps else HINT)
+
+    def _show(self, message: str, refused: bool = False) -> None:
+        sign = "<b>Refused.</b> " if refused else ""
+        css = "rl-message rl-refused" if refused else "rl-message"
+        words = f'<p class="{css}" role="status">{sign}{escape(message)}</p>'
+        self.message.value = f'<div class="radixlab">{words}</div>'
+        if not refused:
+            self.picture.value = picture_html(self.sandbox)
+        running, chosen = self.sandbox.running, self.running.value
+        self.running.options = running
+        if running:
+            self.running.value = chosen if chosen in running else running[-1]
+        self.buttons["undo"].disabled = not self.sandbox.history
+
+
+def picture_html(sandbox: Sandbox) -> str:
+    """Tree, pool and page tables after the last step, with what it did marked."""
+    steps = sandbox.steps
+    if steps:
+        before = steps[-2].snapshot if len(steps) > 1 else sandbox.start
+        state, moves, marks = steps[-1].snapshot, steps[-1].changes.slots, mark_nodes(steps[-1])
+        nodes = with_removed(steps[-1], before)
+    else:
+        state, moves, marks, nodes = sandbox.start, (), {}, sandbox.start.nodes
+    tree = draw_branches(fold(nodes, marks, MAX_NODES), marks, sandbox.decode_one)
+    tree_svg = tree.svg(f"Radix tree, {len(state.nodes) - 1} nodes below the root")
+    pool_svg = draw_strip(state, moves).svg(pool_title(state), pool_text(state, moves))
+    stage = f'<div class="rl-stage">{_scroll(tree_svg)}{_scroll(pool_svg)}</div>'
+    style = f"<style>{style_sheet(player=True)}</style>"
+    return f'<div class="radixlab rl-playground">{style}{legend(state)}{stage}</div>'
+
+
+def playground(
+    num_pages: int = 12, page_size: int = 1, tokenizer: Tokenizer | str | None = None
+) -> Playground:
+    """Buttons around an empty pool of `num_pages` pages of `page_size` tokens.
+
+    `tokenizer` is None (each word is a token), anything with `encode` and `decode`, or the name of
+    a model for `radixlab.load_gpt2`: "tiny" is the embedded GPT-2.
+    """
+    if isinstance(tokenizer, str):
+        from radixlab.gpt2 import load_gpt2
+
+        tokenizer = load_gpt2(tokenizer)
+    return Playground(num_pages, page_size, tokenizer)
+
+
+def _number(label: str, low: int, high: int, value: int) -> widgets.BoundedIntText:
+    return widgets.BoundedIntText(
+        value=value, min=low, max=high, description=label, layout={"width": "10rem"}
+    )
+
+
+def _scroll(svg: str) -> str:
+    return f'<div class="rl-scroll">{svg}</div>'

@@ -1,0 +1,240 @@
+"""A cache to play with: prompts are typed, and each action is a step that can be undone.
+
+This is the playground without its buttons. Every action goes through `CacheManager`, so what is
+refused here is refused for the same reason in an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from radixlab.errors import InvalidArgument, PoolExhausted, RadixLabError
+from radixlab.lifecycle import Recorder, Step
+from radixlab.manager import CacheManager
+from radixlab.request import Request
+from radixlab.snapshot import Snapshot
+from radixlab.tokens import brief
+
+
+class NobodyRuns(RadixLabError):
+    """There is no request to be ended."""
+
+    def __init__(self) -> None:
+        super().__init__("no request runs: lock a prompt first")
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back; `radixlab.GPT2` is one."""
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text."""
+
+    def decode(self, token_ids: list[int]) -> str:
+        """The text of token ids."""
+
+
+class Words:
+    """Every new word gets the next number: the first is 1."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """One id for each word."""
+        return [self.ids.setdefault(word, len(self.ids) + 1) for word in text.split()]
+
+    def decode(self, token_ids: list[int]) -> str:
+        """The words again; "?" for an id that was not given out."""
+        words = {number: word for word, number in self.ids.items()}
+        return " ".join(words.get(token_id, "?") for token_id in token_ids)
+
+
+class Action(NamedTuple):
+    """Something that was done, so that it can be done again."""
+
+    name: str
+    argument: Any
+
+
+class Sandbox:
+    """A manager of `num_pages` pages, the requests typed so far, and every step since the start.
+
+    Raises what the manager raises; a refused action changes nothing and can't be undone.
+    """
+
+    def __init__(
+        self, num_pages: int = 8, page_size: int = 1, tokenizer: Tokenizer | None = None
+    ) -> None:
+        self.num_pages, self.page_size = num_pages, page_size
+        self.tokenizer: Tokenizer = Words() if tokenizer is None else tokenizer
+        self.history: list[Action] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.manager = CacheManager(self.num_pages, self.page_size, checked=True)
+        self.requests: list[Request] = []
+        self.recorder = Recorder(self.manager, self.requests)
+        self.recorder.requests = self.requests
+
+    @property
+    def steps(self) -> list[Step]:
+        """What has happened, one step for each thing that changed."""
+        return self.recorder.steps
+
+    @property
+    def start(self) -> Snapshot:
+        """The state before the first step: empty."""
+        return self.recorder.start
+
+    @property
+    def running(self) -> list[str]:
+        """Ids of the requests that hold a lock."""
+        return [str(request.request_id) for request in self.manager.running]
+
+    def decode_one(self, token_id: int) -> str:
+        """The text of one token id."""
+        return self.tokenizer.decode([token_id])
+
+    # --- actions --------------------------------------------------------------------------------
+    def match(self, text: str) -> None:
+        """How much of a prompt is cached? Holds nothing."""
+        self._do("match", text)
+
+    def lock(self, text: str) -> None:
+        """A new request: match and lock what is cached of its prompt."""
+        self._do("lock", text)
+
+    def insert(self, text: str) -> None:
+        """Allocate what is missing and insert the prompt, by a request that ends at once.
+
+        If a request with this prompt runs, it does so, and stays.
+        """
+        self._do("insert", text)
+
+    def unlock(self, request_id: str) -> None:
+        """End a request whose prompt was inserted: its prefix stays cached."""
+        self._do("unlock", request_id)
+
+    def abort(self, request_id: str) -> None:
+        """End a request at whatever point it is."""
+        self._do("abort", request_id)
+
+    def evict(self, num_tokens: int) -> None:
+        """Take leaves that nobody holds out of the tree, to free `num_tokens` slots or more."""
+        self._do("evict", num_tokens)
+
+    def undo(self) -> None:
+        """Take the last action back, by doing all others again."""
+        if not self.history:
+            raise InvalidArgument("undo", "no action", "called after at least one action")
+        again, self.history = self.history[:-1], []
+        self._start()
+        for action in again:
+            self._do(*action)
+
+    def _do(self, name: str, argument: Any) -> None:
+        act: Callable[[Any], None] = getattr(self, f"_{name}")
+        act(argument)
+        self.history.append(Action(name, argument))
+
+    def _new_request(self, text: str) -> Request:
+        return Request(self.tokenizer.encode(text), request_id=f"R{len(self.requests) + 1}")
+
+    def _match(self, text: str) -> None:
+        request = Request(self.tokenizer.encode(text))
+        handle = self.manager.match(request)
+        caption = f"{handle.cached_len} of {request.num_tokens} tokens are cached"
+        caption += ", the last one left out" if handle.cached_len == request.num_tokens - 1 else ""
+        self._record(1, self.manager.match, f"{caption}. Found is not yet held.", node=handle.node)
+
+    def _lock(self, text: str) -> None:
+        request = self._new_request(text)
+        self._admit(request)
+
+    def _admit(self, request: Request) -> None:
+        if not self.manager.admit(request):
+            free, evictable = self.manager.pool.free_size, self.manager.cache.evictable_size
+            raise PoolExhausted(self.manager.round_up(request.max_len), free, evictable)
+        self.requests.append(request)
+        assert request.handle is not None
+        table = brief(request.page_table, "p")
+        caption = (
+            f"{request.request_id}: {table} can't be evicted now; they open the page table."
+            if request.page_table
+            else f"{request.request_id}: nothing was found, so there is nothing to hold."
+        )
+        node = request.handle.node
+        self._record(3, self.manager.cache.lock, caption, request=request, node=node)
+
+    def _insert(self, text: str) -> None:
+        ids = Request(self.tokenizer.encode(text)).prompt
+        waiting = [r for r in self.manager.running if r.prompt == ids and not r.output]
+        request = waiting[0] if waiting else self._new_request(text)
+        if not waiting:
+            self._admit(request)
+        shortage = self.manager.shortage(request, request.num_tokens)
+        if shortage:
+            self._evict(shortage)
+        slots = self.manager.allocate(request, request.num_tokens)
+        if slots:
+            caption = f"{request.request_id}: {brief(slots, 'p')} leave the free list."
+            self._record(4, self.manager.allocate, caption, request=request)
+        request.computed_len = request.num_tokens
+        found = self.manager.cache_request(request).cached_len
+        request.output.append(0)
+        assert request.handle is not None
+        caption = (
+            f"{request.request_id}: {request.handle.cached_len} tokens can be found by all now; "
+            f"{found} were there before."
+        )
+        insert, node = self.manager.cache.insert_prefix, request.handle.node
+        self._record(5, insert, caption, name="insert", request=request, node=node)
+        if not waiting:
+            self._unlock(str(request.request_id))
+
+    def _unlock(self, request_id: str) -> None:
+        request = self._find(request_id)
+        if not request.output:
+            raise InvalidArgument(
+                "request", request_id, "inserted first; abort ends one that is not"
+            )
+        assert request.handle is not None
+        node = request.handle.node
+        self.manager.release(request)
+        caption = f"{request_id}: its prefix stays cached. It has ended and holds nothing."
+        self._record(6, self.manager.cache.unlock, caption, request=request, node=node)
+
+    def _abort(self, request_id: str) -> None:
+        request = self._find(request_id)
+        assert request.handle is not None
+        private = len(request.page_table) - request.handle.cached_len
+        self.manager.release(request)
+        caption = f"{request_id}: aborted; its lock and {private} private slots are given back."
+        self._record(7, self.manager.release, caption, name="abort", request=request)
+
+    def _evict(self, num_tokens: int) -> None:
+        evictable = self.manager.cache.evictable_size
+        if not 1 <= num_tokens <= evictable:
+            allowed = f"from 1 to the {evictable} that are evictable"
+            raise InvalidArgument("slots to evict", num_tokens, allowed)
+        slots = self.manager.evict(num_tokens)
+        caption = f"Unheld leaves go; {brief(slots, 'p')} are free again."
+        self._record(7, self.manager.cache.evict, caption)
+
+    def _find(self, request_id: str) -> Request:
+        for request in self.manager.running:
+            if str(request.request_id) == request_id:
+                return request
+        if not self.running:
+            raise NobodyRuns
+        raise InvalidArgument("request", request_id, f"one that runs ({', '.join(self.running)})")
+
+    def _record(self, number: int, function: Callable[..., Any], caption: str, **more: Any) -> None:
+        self.recorder.record(number, function, caption, **more)
+
+
+def say(error: RadixLabError) -> str:
+    """An error as a sentence."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -1,0 +1,276 @@
+"""The step player in a real browser: on a static page, from saved widget state, in JupyterLab."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Watched, chromium, watch
+from playwright.sync_api import Browser, Page, expect
+from viz_world import long_life, sentence_steps
+
+from radixlab.lifecycle import SCENARIOS
+from radixlab.viz import StepPlayer, draw_pool, draw_tree, play
+
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    for name in SCENARIOS:
+        play(name).save(folder / f"{name}.html")
+    play("chapter", predict=True).save(folder / "predict.html")
+    StepPlayer(sentence_steps(), title="A, B and C").save(folder / "split.html")
+    StepPlayer(long_life(300), title="300 steps").save(folder / "long.html")
+    manager = SCENARIOS["chapter"]().manager
+    pictures = draw_tree(manager).html + draw_pool(manager).html
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
+    (folder / "pictures.html").write_text(f"{head}<main><h1>Pictures</h1>{pictures}</main>")
+    return folder
+
+
+@pytest.fixture
+def open_page(browser: Browser, pages: Path) -> Iterator[functools.partial[Watched]]:
+    """Open a page by name; at the end it must not have complained or asked another machine."""
+    opened = []
+
+    def open_one(name: str, **options: object) -> Watched:
+        context = watch(browser, **{"viewport": DESKTOP, **options})
+        watched = context.__enter__()
+        opened.append((context, watched))
+        watched.page.goto((pages / f"{name}.html").as_uri())
+        return watched
+
+    yield functools.partial(open_one)
+    for context, watched in opened:
+        watched.assert_clean()
+        context.__exit__(None, None, None)
+
+
+def at(page: Page) -> int:
+    return int(page.get_by_label("Jump to step").input_value())
+
+
+def caption(page: Page) -> str:
+    return page.locator(".rl-caption").inner_text()
+
+
+def check_controls(page: Page) -> None:
+    """Everything one can press, on a player that shows the 16 steps of the chapter."""
+    captions = [step.caption for step in SCENARIOS["chapter"]().steps()]
+    assert at(page) == 1 and captions[0] in caption(page)
+    page.get_by_role("button", name="Next step").click()
+    assert at(page) == 2 and captions[1] in caption(page)
+    page.get_by_role("button", name="Last step").click()
+    assert at(page) == 16 and page.get_by_role("button", name="Next step").is_disabled()
+    page.get_by_role("button", name="Back one step").click()
+    assert at(page) == 15 and captions[14] in caption(page)
+    page.get_by_role("button", name="First step").click()
+    assert at(page) == 1 and page.get_by_role("button", name="First step").is_disabled()
+    jump = page.get_by_label("Jump to step")
+    jump.fill("12")
+    jump.press("Enter")
+    assert captions[11] in caption(page)
+    assert page.locator(".rl-tree").get_by_text("evicted").is_visible()
+    slider = page.get_by_role("slider", name="Step", exact=True)
+    slider.fill("5")
+    assert at(page) == 5 and captions[4] in caption(page)
+    slider.press("ArrowRight")
+    assert at(page) == 6
+    stage = page.locator(".rl-player .rl-stage")
+    stage.focus()
+    for key, place in [("End", 16), ("Home", 1), ("ArrowRight", 2), ("ArrowDown", 3)]:
+        page.keyboard.press(key)
+        assert at(page) == place
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowUp")
+    assert at(page) == 1
+    all_steps = page.get_by_text("All 16 steps as text")
+    all_steps.click()
+    items = page.locator(".rl-all li")
+    assert items.count() == 16 and all(
+        c in items.nth(i).inner_text() for i, c in enumerate(captions)
+    )
+    all_steps.click()
+
+
+def test_every_control_works_on_a_static_page(open_page: functools.partial[Watched]) -> None:
+    check_controls(open_page("chapter").page)
+
+
+def test_keys_work_only_while_focused_and_the_page_does_not_scroll(
+    open_page: functools.partial[Watched],
+) -> None:
+    page = open_page("chapter", viewport={"width": 1280, "height": 300}).page
+    page.keyboard.press("ArrowRight")
+    assert at(page) == 1, "nothing has the focus"
+    page.locator(".rl-player .rl-stage").focus()
+    top = page.evaluate("scrollY")
+    for key in ("ArrowDown", "ArrowDown", "End", "Home", "ArrowUp"):
+        page.keyboard.press(key)
+    assert page.evaluate("scrollY") == top
+    page.keyboard.press("Control+ArrowRight")
+    assert at(page) == 1, "keys with Ctrl are the browser's"
+
+
+def test_predict_first_hides_caption_picture_and_code_until_asked(
+    open_page: functools.partial[Watched],
+) -> None:
+    page = open_page("predict").page
+    assert "How many of its tokens are cached" in caption(page) and "4 of 6" not in caption(page)
+    assert page.locator(".rl-stage svg").count() == 0 and page.locator(".rl-code pre").count() == 0
+    page.get_by_role("button", name="Show what happens").click()
+    assert "4 of 6" in caption(page) and page.locator(".rl-code pre").count() == 1
+    page.locator(".rl-player .rl-stage").focus()
+    page.keyboard.press("ArrowRight")
+    assert at(page) == 2 and "How many" in caption(page)
+    page.keyboard.press("ArrowRight")
+    assert at(page) == 2 and "4 of 7" in caption(page), "the same key shows the answer"
+    page.keyboard.press("ArrowLeft")
+    assert "4 of 6" in caption(page), "what was seen is not asked again"
+    page.keyboard.press("End")
+    assert "Which slots become free?" in caption(page)
+    live = page.locator("[aria-live=polite]")
+    assert "Step 16 of 16, unlock. R2: Which slots become free?" in live.inner_text()
+
+
+def test_steps_are_announced(open_page: functools.partial[Watched]) -> None:
+    page = open_page("chapter").page
+    page.get_by_role("button", name="Next step").click()
+    words = page.locator("[aria-live=polite]").inner_text()
+    assert words.startswith("Step 2 of 16, match. R2: 4 of 7 tokens are cached")
+
+
+def test_play_goes_on_by_itself_pauses_and_stops_at_the_end(
+    open_page: functools.partial[Watched],
+) -> None:
+    page = open_page("chapter").page
+    page.clock.install()
+    page.get_by_label("Speed").select_option("2")
+    page.get_by_role("button", name="Play").click()
+    page.clock.run_for(2500)
+    assert at(page) == 3
+    page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(5000)
+    assert at(page) == 3
+    page.get_by_role("button", name="Play").click()
+    page.clock.run_for(60_000)
+    assert at(page) == 16
+    assert page.get_by_role("button", name="Play").is_visible()
+
+
+def test_the_marked_line_has_the_colour_of_the_node_it_touched(
+    open_page: functools.partial[Watched],
+) -> None:
+    page = open_page("chapter").page
+    colour = "e => getComputedStyle(e)[{0!r}]"
+    for step, event in [(1, "matched"), (4, "locked"), (7, "created"), (8, "unlocked")]:
+        jump = page.get_by_label("Jump to step")
+        jump.fill(str(step))
+        jump.press("Enter")
+        line = page.locator(f".rl-marked.{event}")
+        box = page.locator(f".rl-tree .box.{event}").first
+        fill = box.evaluate(colour.format("fill"))
+        page.wait_for_timeout(300)  # the line's colour fades in
+        assert line.evaluate(colour.format("backgroundColor")) == fill
+        assert line.evaluate(colour.format("borderLeftColor")) == box.evaluate(
+            colour.format("stroke")
+        )
+
+
+@pytest.mark.parametrize(
+    ("viewport", "scheme"),
+    [(DESKTOP, "light"), (PHONE, "dark")],
+    ids=["desktop-light", "phone-dark"],
+)
+@pytest.mark.parametrize("name", ["chapter", "race", "split", "predict", "long"])
+def test_axe_finds_no_violation(
+    name: str, viewport: dict[str, int], scheme: str, open_page: functools.partial[Watched]
+) -> None:
+    watched = open_page(name, viewport=viewport, color_scheme=scheme)
+    watched.page.get_by_text("steps as text").click()
+    watched.assert_accessible()
+    watched.page.get_by_role("button", name="Last step").click()
+    watched.assert_accessible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_in_pictures(
+    scheme: str, open_page: functools.partial[Watched]
+) -> None:
+    open_page("pictures", color_scheme=scheme).assert_accessible()
+
+
+@pytest.mark.parametrize("name", ["chapter", "race", "split", "long"])
+def test_a_phone_shows_it_without_scrolling_sideways(
+    name: str, open_page: functools.partial[Watched]
+) -> None:
+    page = open_page(name, viewport=PHONE).page
+    for step in (1, 8, 12):
+        jump = page.get_by_label("Jump to step")
+        jump.fill(str(step))
+        jump.press("Enter")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_sites_switch_wins_over_the_system(open_page: functools.partial[Watched]) -> None:
+    page = open_page("chapter", color_scheme="light").page
+    ground = "e => getComputedStyle(e).backgroundColor"
+    player = page.locator(".rl-player")
+    assert player.evaluate(ground) == "rgb(255, 255, 255)"
+    for attribute, dark, light in [
+        ("data-theme", "dark", "light"),
+        ("data-jp-theme-light", "false", "true"),
+    ]:
+        page.evaluate(f"document.body.setAttribute('{attribute}', '{dark}')")
+        assert player.evaluate(ground) == "rgb(20, 23, 27)"
+        page.evaluate(f"document.body.setAttribute('{attribute}', '{light}')")
+        assert player.evaluate(ground) == "rgb(255, 255, 255)"
+        page.evaluate(f"document.body.removeAttribute('{attribute}')")
+
+
+def test_nothing_moves_for_those_who_asked_for_that(open_page: functools.partial[Watched]) -> None:
+    moves = "e => getComputedStyle(e).transitionDuration"
+    still = open_page("chapter", reduced_motion="reduce").page
+    assert still.locator(".rl-step").evaluate(moves) == "0s"
+    assert open_page("chapter").page.locator(".rl-step").evaluate(moves) != "0s"
+
+
+def test_paper_shows_all_steps_and_no_buttons(open_page: functools.partial[Watched]) -> None:
+    page = open_page("chapter").page
+    page.emulate_media(media="print")
+    assert not page.locator(".rl-controls").is_visible()
+    expect(page.locator(".rl-all li").last).to_be_visible()
+
+
+def test_a_step_is_drawn_in_under_fifty_milliseconds(
+    open_page: functools.partial[Watched],
+) -> None:
+    """The median over 300 steps, layout included, from the key to the finished frame."""
+    page = open_page("long").page
+    times = page.evaluate(
+        """() => {
+            const stage = document.querySelector(".rl-stage"), times = [];
+            stage.focus();
+            for (let i = 1; i < 300; i++) {
+                const start = performance.now();
+                const key = new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true});
+                stage.dispatchEvent(key);
+                stage.getBoundingClientRect();
+                times.push(performance.now() - start);
+            }
+            return times.sort((a, b) => a - b);
+        }"""
+    )
+    assert at(page) == 300
+    print(f"median {times[150]:.1f} ms, 95 % under {times[285]:.1f} ms")
+    assert times[150] < 50

@@ -1,0 +1,142 @@
+"""The player and the playground in real JupyterLab, with a kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from chromium import Watched, chromium, watch
+from playwright.sync_api import Page
+from test_viz_browser import check_controls
+
+ROOT = Path(__file__).parents[1]
+CELLS = [
+    "import radixlab\nradixlab.play('chapter')",
+    "playground = radixlab.playground(8)\nplayground",
+    "from radixlab.lifecycle import chapter_scenario\nchapter_scenario().manager",
+]
+SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+}
+THEIRS = re.compile(r"Tracking|favicon|ResizeObserver|willReadFrequently|Autofocus|preload")
+"""What JupyterLab itself writes to the console."""
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("lab")
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(notebook, folder / "player.ipynb")
+    (folder / "settings").mkdir()
+    (folder / "settings/overrides.json").write_text(json.dumps(SETTINGS))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}"]
+    command += ["--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"]
+    command += [f"--LabApp.app_settings_dir={folder / 'settings'}", "--ServerApp.port_retries=0"]
+    home = {"JUPYTER_CONFIG_DIR": str(folder / "config"), "PYTHONPATH": str(ROOT)}
+    home["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | home, start_new_session=True
+        )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            wait_for(address + "/api/status", process, folder / "log")
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(20)
+
+
+def wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(240):
+        try:
+            with urllib.request.urlopen(address, timeout=5):
+                return
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.25)
+    pytest.fail(f"JupyterLab did not start: {log.read_text()}")
+
+
+@pytest.fixture(scope="module")
+def lab(server: str) -> Iterator[Watched]:
+    with chromium() as browser, watch(browser, viewport={"width": 1400, "height": 1000}) as watched:
+        page = watched.page
+        page.set_default_timeout(60_000)
+        page.goto(f"{server}/lab/tree/player.ipynb?reset")
+        page.locator(".jp-NotebookPanel .jp-Cell").first.wait_for()
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        page.locator(".rl-player").wait_for()
+        page.locator(".rl-playground").wait_for()
+        yield watched
+
+
+def test_every_control_works_with_a_kernel(lab: Watched) -> None:
+    check_controls(lab.page)
+
+
+def test_keys_step_the_player_and_leave_the_notebook_alone(lab: Watched) -> None:
+    page = lab.page
+    page.locator(".rl-player .rl-stage").focus()
+    active = "document.querySelector('.jp-mod-active').outerHTML.length"
+    before = page.evaluate(active), page.locator(".jp-Cell").count()
+    for key in ("ArrowDown", "ArrowDown", "End", "Home", "b", "a", "x"):
+        page.keyboard.press(key)
+    assert (page.evaluate(active), page.locator(".jp-Cell").count()) == before
+
+
+def test_the_player_follows_jupyterlabs_theme(lab: Watched) -> None:
+    page: Page = lab.page
+    ground = "e => getComputedStyle(e).backgroundColor"
+    assert page.locator(".rl-player").evaluate(ground) == "rgb(255, 255, 255)"
+    page.get_by_role("menuitem", name="Settings", exact=True).click()
+    page.locator(".lm-Menu-itemLabel", has_text="Theme").first.hover()
+    page.locator(".lm-Menu-itemLabel", has_text="JupyterLab Dark").first.click()
+    page.wait_for_selector("[data-jp-theme-light=false]", state="attached")
+    assert page.locator(".rl-player").evaluate(ground) == "rgb(20, 23, 27)"
+
+
+def test_axe_finds_no_violation_in_the_player(lab: Watched) -> None:
+    lab.assert_accessible(".rl-player")
+
+
+def test_the_playground_shows_what_its_buttons_do(lab: Watched) -> None:
+    page = lab.page
+    page.locator(".jupyter-button", has_text="Insert").click()
+    page.locator(".rl-playground").get_by_text("‘mat’").wait_for()
+    page.locator(".jupyter-button", has_text="Unlock").click()
+    page.get_by_text("Refused.").wait_for()
+    page.locator(".jupyter-button", has_text="Undo").click()
+    page.locator(".rl-playground").get_by_text("‘mat’").wait_for(state="detached")
+
+
+def test_a_manager_shows_itself_as_a_picture(lab: Watched) -> None:
+    figure = lab.page.locator(".jp-OutputArea-output .rl-figure svg.rl-dot")
+    assert figure.count() == 1 and figure.is_visible()
+
+
+def test_the_console_is_clean_and_nothing_left_this_machine(lab: Watched) -> None:
+    assert lab.strangers == []
+    assert [each for each in lab.complaints if not THEIRS.search(each)] == []

@@ -1,0 +1,165 @@
+"""The playground: every action, every refusal, undo; and the charts beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import radixlab
+from radixlab.errors import RadixLabError
+from radixlab.viz import Playground, Sandbox, count_trees, plot_trees, shared_prompts
+from radixlab.viz.palette import CYCLE
+from radixlab.viz.sandbox import say
+from radixlab.viz.style import rc
+
+PROMPTS = st.lists(st.sampled_from("abc"), max_size=7).map(" ".join)
+ACTIONS = st.one_of(
+    st.tuples(st.sampled_from(["match", "lock", "insert"]), PROMPTS),
+    st.tuples(st.sampled_from(["unlock", "abort"]), st.sampled_from(["R1", "R2", "R3", ""])),
+    st.tuples(st.just("evict"), st.integers(0, 4)),
+    st.tuples(st.just("undo")),
+)
+
+
+def state(sandbox: Sandbox) -> Any:
+    return radixlab.take_snapshot(sandbox.manager, sandbox.requests)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 8), st.integers(1, 3), st.lists(ACTIONS, max_size=12))
+def test_whatever_is_done_the_books_balance_and_a_refusal_changes_nothing(
+    pages: int, page_size: int, actions: list[tuple[Any, ...]]
+) -> None:
+    sandbox = Sandbox(pages, page_size)
+    for name, *arguments in actions:
+        slots_before, history = state(sandbox).owners(), list(sandbox.history)
+        try:
+            getattr(sandbox, name)(*arguments)
+        except RadixLabError as error:
+            assert say(error)[0].isupper() and say(error).endswith(".")
+            assert state(sandbox).owners() == slots_before and sandbox.history == history
+        sandbox.manager.check_integrity()
+
+
+@settings(max_examples=40)
+@given(st.lists(ACTIONS.filter(lambda a: a[0] != "undo"), max_size=8), ACTIONS)
+def test_undo_restores_the_state_before(
+    actions: list[tuple[Any, ...]], last: tuple[Any, ...]
+) -> None:
+    sandbox = Sandbox(6)
+    for name, *arguments in actions:
+        try:
+            getattr(sandbox, name)(*arguments)
+        except RadixLabError:
+            sandbox = replay(sandbox)
+    before = state(sandbox)
+    if last[0] == "undo":
+        return
+    try:
+        getattr(sandbox, last[0])(*last[1:])
+    except RadixLabError:
+        return
+    sandbox.undo()
+    assert state(sandbox) == before
+
+
+def replay(sandbox: Sandbox) -> Sandbox:
+    """A refused match may have cut an edge: the history alone counts."""
+    again = Sandbox(sandbox.num_pages, sandbox.page_size)
+    for name, argument in sandbox.history:
+        getattr(again, name)(argument)
+    return again
+
+
+def click(playground: Playground, name: str, prompt: str | None = None) -> str:
+    if prompt is not None:
+        playground.prompt.value = prompt
+    playground.buttons[name].click()
+    return str(playground.message.value)
+
+
+def test_a_session_by_its_buttons() -> None:
+    playground = radixlab.playground(12)
+    assert ">created<" not in playground.picture.value
+    click(playground, "insert", "the cat sat on the mat")
+    assert "‘mat’" in playground.picture.value
+    assert "4 of 6 tokens are cached" in click(playground, "match", "the cat sat on a hat")
+    assert "split: upper part" in playground.picture.value
+    click(playground, "lock")
+    assert playground.running.options == ("R2",)
+    assert "inserted first" in click(playground, "unlock")
+    click(playground, "insert")
+    click(playground, "unlock")
+    assert playground.running.options == ()
+    playground.count.value = 8
+    assert "free again" in click(playground, "evict")
+    assert ">evicted<" in playground.picture.value
+    assert click(playground, "undo")
+    assert playground.player().steps == playground.sandbox.steps
+    click(playground, "new pool")
+    assert playground.buttons["undo"].disabled
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "sentence"),
+    [
+        ("match", "", "The prompt has no tokens; at least 1 is needed."),
+        ("unlock", "a", "No request runs: lock a prompt first."),
+        ("lock", "a b c d e f g h i j", "needs 10 slots; the pool has 4."),
+        ("evict", "a", "Slots to evict must be from 1 to the 0 that are evictable, got 1."),
+    ],
+)
+def test_errors_are_sentences_and_leave_the_picture(name: str, prompt: str, sentence: str) -> None:
+    playground = radixlab.playground(4)
+    picture = playground.picture.value
+    message = click(playground, name, prompt)
+    assert "Refused" in message and sentence in message and "Traceback" not in message
+    assert playground.picture.value == picture
+
+
+def test_the_tiny_gpt2_may_be_the_tokenizer() -> None:
+    playground = radixlab.playground(40, tokenizer="tiny")
+    click(playground, "insert", "Mr. Darcy looked at Elizabeth")
+    first = playground.sandbox.tokenizer.encode("Mr. Darcy looked at Elizabeth")[0]
+    assert f"‘{playground.sandbox.decode_one(first)}’" in playground.picture.value
+
+
+# --- charts --------------------------------------------------------------------------------------
+
+
+def test_a_radix_tree_has_as_many_nodes_as_branches_a_trie_as_many_as_tokens() -> None:
+    few, many = (count_trees(shared_prompts(length)) for length in (16, 512))
+    assert few.radix_nodes == many.radix_nodes
+    assert many.trie_nodes == 32 * few.trie_nodes
+    assert many.trie_lookups == 512 and many.radix_lookups == few.radix_lookups < 5
+    assert many.radix_bytes < many.trie_bytes / 10
+
+
+def test_the_trie_is_counted_like_a_set_of_prefixes() -> None:
+    prompts = shared_prompts(12)
+    prefixes = {tuple(p[:i]) for p in prompts for i in range(1, len(p) + 1)}
+    assert count_trees(prompts).trie_nodes == len(prefixes)
+
+
+def test_the_chart_shows_both_trees_in_the_house_style() -> None:
+    figure = plot_trees([8, 64])
+    axes = figure.get_axes()
+    assert [each.get_title(loc="left") for each in axes] == [
+        "nodes",
+        "look-ups for one prompt",
+        "bytes",
+    ]
+    for each in axes:
+        trie, radix = each.get_lines()
+        assert (trie.get_color(), radix.get_color()) == CYCLE[:2]
+        assert trie.get_marker() != radix.get_marker()
+        assert trie.get_linestyle() != radix.get_linestyle()
+
+
+def test_the_style_is_made_of_settings_that_matplotlib_knows() -> None:
+    import matplotlib
+
+    assert set(rc()) <= set(matplotlib.rcParams)
