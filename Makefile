@@ -8,7 +8,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab book bench test test-long lint format sync clean env-demo env-lab env-test
+.PHONY: help demo lab book bench cuda-check test test-long lint format sync clean env-demo env-lab env-test
 
 # --- which environment ------------------------------------------------------------------------
 ACTIVE :=
@@ -123,8 +123,11 @@ book: env-test ## the site, into book/_build/html
 	@test -f book/_config.yml || { echo "The book comes later: book/_config.yml is not there yet." >&2; exit 1; }
 	"$(PY)" -m jupyter_book build -W --keep-going -n book
 
-bench: env-test ## timings (BENCH_ARGS=...)
-	@"$(ENV)/bin/radixlab" bench $(BENCH_ARGS)
+bench: env-test ## speed and memory beside baselines and SGLang (BENCH_ARGS=...)
+	@"$(PY)" -m tests.bench $(BENCH_ARGS)
+
+cuda-check: ## what a GPU does with it, in 3 minutes, into book/data (needs torch only; CUDA_ARGS=...)
+	"$(if $(wildcard $(PY)),$(PY),python3)" tests/cuda_check.py $(CUDA_ARGS)
 
 test: lint ## every check, and the tests that take seconds
 	"$(PY)" -m pytest -m "not long" $(TEST_ARGS)

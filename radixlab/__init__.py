@@ -7,35 +7,48 @@ alone and takes milliseconds.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radixlab.cache import CacheHandle, InsertResult, RadixCache
+    from radixlab.engine import Engine
     from radixlab.errors import RadixLabError
     from radixlab.gpt2 import GPT2, GPT2Runner, load_gpt2
     from radixlab.kv import KVPool
-    from radixlab.lifecycle import Recorder, Scenario, Step, lifecycle
+    from radixlab.lifecycle import Recorder, Scenario, Step
     from radixlab.manager import CacheManager
     from radixlab.pool import PageAllocator
-    from radixlab.request import Request, RequestState
+    from radixlab.request import Request, RequestState, Sampling
+    from radixlab.serving import Served, Server, serve
     from radixlab.snapshot import Snapshot, take_snapshot
     from radixlab.tokens import Namespace
     from radixlab.tree import RadixTree, RadixTreeNode
+    from radixlab.viz.dot import draw_tree
+    from radixlab.viz.player import StepPlayer, play
+    from radixlab.viz.playground import playground
+    from radixlab.viz.poolsvg import draw_pool
 
 __version__ = "0.1.0.dev0"
 
 _ROOMS = {
     "cache": ("CacheHandle", "InsertResult", "RadixCache"),
+    "engine": ("Engine",),
     "errors": ("RadixLabError",),
     "gpt2": ("GPT2", "GPT2Runner", "load_gpt2"),
     "kv": ("KVPool",),
-    "lifecycle": ("Recorder", "Scenario", "Step", "lifecycle"),
+    "lifecycle": ("Recorder", "Scenario", "Step"),
     "manager": ("CacheManager",),
     "pool": ("PageAllocator",),
-    "request": ("Request", "RequestState"),
+    "request": ("Request", "RequestState", "Sampling"),
+    "serving": ("Served", "Server", "serve"),
     "snapshot": ("Snapshot", "take_snapshot"),
     "tokens": ("Namespace",),
     "tree": ("RadixTree", "RadixTreeNode"),
+    "viz.dot": ("draw_tree",),
+    "viz.player": ("StepPlayer", "play"),
+    "viz.playground": ("playground",),
+    "viz.poolsvg": ("draw_pool",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -43,6 +56,7 @@ __all__ = [
     "GPT2",
     "CacheHandle",
     "CacheManager",
+    "Engine",
     "GPT2Runner",
     "InsertResult",
     "KVPool",
@@ -55,22 +69,33 @@ __all__ = [
     "Recorder",
     "Request",
     "RequestState",
+    "Sampling",
     "Scenario",
+    "Served",
+    "Server",
     "Snapshot",
     "Step",
-    "lifecycle",
+    "StepPlayer",
+    "draw_pool",
+    "draw_tree",
     "load_gpt2",
+    "play",
+    "playground",
+    "serve",
     "take_snapshot",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "viz":
+        return importlib.import_module("radixlab.viz")
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'radixlab' has no attribute {name!r}")
     try:
         room = importlib.import_module(f"radixlab.{_ROOM_OF[name]}")
     except ModuleNotFoundError as error:
-        hint = f"radixlab.{name} needs {error.name}: pip install 'radixlab[model]'"
+        extra = "lab" if _ROOM_OF[name].startswith("viz") else "model"
+        hint = f"radixlab.{name} needs {error.name}: pip install 'radixlab[{extra}]'"
         raise ModuleNotFoundError(hint, name=error.name) from error
     value = getattr(room, name)
     globals()[name] = value
@@ -79,3 +104,16 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+def _show_in_notebooks() -> None:
+    """Where IPython runs already, trees and steps show themselves as pictures."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        from radixlab._display import register
+
+        register(shell)
+
+
+_show_in_notebooks()

@@ -30,13 +30,14 @@ from radixlab.tree import RadixTree, RadixTreeNode
 class CacheHandle:
     """The key to a cached prefix: which node it ends at and how many tokens it covers.
 
-    It protects nothing until it is locked, and holds at most one lock.
+    It protects nothing until it is locked, and holds at most one lock. `inserted` says that it came
+    from an insertion, which has counted its path as hit.
     """
 
-    __slots__ = ("cache", "cached_len", "locked", "node")
+    __slots__ = ("cache", "cached_len", "inserted", "locked", "node")
 
-    def __init__(self, cache: RadixCache, node: RadixTreeNode) -> None:
-        self.cache, self.node = cache, node
+    def __init__(self, cache: RadixCache, node: RadixTreeNode, inserted: bool = False) -> None:
+        self.cache, self.node, self.inserted = cache, node, inserted
         self.cached_len = node.end // TOKEN_BYTES
         self.locked = False
 
@@ -83,6 +84,7 @@ class RadixCache:
         self.tree.on_split = self._split
         self.page_size = page_size
         self.strategy: EvictionStrategy = LRU() if strategy is None else strategy
+        self._counts_hits = self.strategy.counts_hits
         self.observer = observer
         self.evictable_size = 0
         """Cached tokens that nobody holds."""
@@ -172,30 +174,34 @@ class RadixCache:
         *,
         held: CacheHandle | None = None,
         namespace: Namespace | None = None,
+        priority: int = 0,
     ) -> InsertResult:
         """Make the slots `value` of the ids findable, in whole pages (step 5).
 
         Only what is missing becomes a new leaf, with a copy of its slots. `cached_len` tokens were
         there before: of those the tree keeps its own slots, and the caller's are duplicates. A
-        locked handle `held` on the same path saves the walk over what it covers.
+        locked handle `held` on the same path saves the walk over what it covers (of which only the
+        last page is compared: for the rest the caller answers). Where the strategy wants to know,
+        each node of the path counts one hit more (but once per request: not again
+        above a handle that an insertion has returned) and is worth `priority` at least.
         Raises `LengthMismatch`, `NotLocked`, `ForeignHandle`, `InvalidArgument`.
         """
         key = token_ids if type(token_ids) is bytes else encode(token_ids)
-        if len(value) * TOKEN_BYTES != len(key):
-            raise LengthMismatch(len(key) // TOKEN_BYTES, len(value))
+        wrong_type = type(value) is not array or value.typecode != "i"
+        if wrong_type or len(value) * TOKEN_BYTES != len(key):
+            raise _bad_value(key, value)
         start = self.tree.root if held is None else self._held_node(held, key)
         end = len(key) - len(key) % self.tree.page_bytes
         node = self.tree.walk(key, end, start, namespace)
         cached_len = node.end // TOKEN_BYTES
         if node.end < end:
-            slots = value[cached_len : end // TOKEN_BYTES]
-            node = self.tree.add_leaf(node, key[node.end : end], slots, namespace)
-            self.strategy.add(node)
-            self.evictable_size += len(slots)
-            if self.observer is not None:
-                self.observer(_stored(node, self.page_size))
+            node = self._add_leaf(node, key[node.end : end], value[cached_len:], namespace)
+        if self._counts_hits:
+            self._count_hit(node, held, priority)
         self._touch(node)
-        return InsertResult(cached_len, CacheHandle(self, node))
+        if self.observer is not None and node.path_len > cached_len:
+            self.observer(_stored(node, self.page_size))
+        return InsertResult(cached_len, CacheHandle(self, node, True))
 
     def evict(self, num_tokens: int) -> array[int]:
         """Remove unlocked leaves, the least valuable first, until `num_tokens` are gone (step 7).
@@ -206,14 +212,17 @@ class RadixCache:
         """
         if num_tokens > self.evictable_size:
             raise PoolExhausted(num_tokens, 0, self.evictable_size)
-        slots = array("i")
+        slots, events = array("i"), []
         while len(slots) < num_tokens:
             leaf = self.strategy.pop()
             if self.observer is not None:
-                self.observer(BlockRemoved(_stored(leaf, self.page_size).block_hashes))
+                events.append(BlockRemoved(_stored(leaf, self.page_size).block_hashes))
             self.tree.remove_leaf(leaf)
             slots.extend(leaf.value)
         self.evictable_size -= len(slots)
+        if self.observer is not None:
+            for event in events:
+                self.observer(event)
         return slots
 
     def clear(self) -> array[int]:
@@ -279,6 +288,15 @@ class RadixCache:
         if not upper.ref_count:
             self.strategy.add(upper)
 
+    def _add_leaf(
+        self, node: RadixTreeNode, key: bytes, value: array[int], namespace: Namespace | None
+    ) -> RadixTreeNode:
+        del value[len(key) // TOKEN_BYTES :]  # half a page at the end; it is our copy
+        leaf = self.tree.add_leaf(node, key, value, namespace)
+        self.strategy.add(leaf)
+        self.evictable_size += len(value)
+        return leaf
+
     def _touch(self, node: RadixTreeNode) -> None:
         """Mark the path as just used, from the bottom up to the first locked node."""
         tick = self._tick = self._tick + 1
@@ -286,6 +304,13 @@ class RadixCache:
         while not node.ref_count and (parent := node.parent) is not None:
             node.timestamp = tick
             touch(node)
+            node = parent
+
+    def _count_hit(self, node: RadixTreeNode, held: CacheHandle | None, priority: int) -> None:
+        stop = self.tree.root if held is None or not held.inserted else held.node
+        while node is not stop and (parent := node.parent) is not None:
+            node.priority = max(node.priority, priority) if node.hits else priority
+            node.hits += 1
             node = parent
 
     def _hold(self, node: RadixTreeNode, stop: RadixTreeNode) -> None:
@@ -309,6 +334,12 @@ class RadixCache:
         if not key.startswith(node._key[-page_bytes:], max(0, node.end - page_bytes)):
             raise InvalidArgument("held", held, "a handle on the path of the token ids")
         return node
+
+
+def _bad_value(key: bytes, value: object) -> LengthMismatch | InvalidArgument:
+    if isinstance(value, array) and value.typecode == "i":
+        return LengthMismatch(len(key) // TOKEN_BYTES, len(value))
+    return InvalidArgument("value", value, "an array of type 'i', one slot for each token")
 
 
 def _stored(node: RadixTreeNode, page_size: int) -> BlockStored:

@@ -12,14 +12,21 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+from rich.progress import Progress
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from radixlab import bench
 from radixlab.demo import Growth, ReuseReport, follow_requests, grow_tree, prove_reuse
 from radixlab.errors import RadixLabError
 from radixlab.lifecycle import Step
+from radixlab.simulate import EVICTIONS
+from radixlab.simulate import sweep as run_sweep
 from radixlab.snapshot import CACHED, FREE, Snapshot
+from radixlab.sweep import draw_curve, parse_capacities, text_curve
+from radixlab.sweep import rows as sweep_rows
+from radixlab.workloads import read_trace
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,11 +39,7 @@ WIDTH = 80
 # Colour-blind safe (Okabe-Ito), and each state has a mark of its own besides.
 MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#56B4E9")}
 PRIVATE = "#D55E00"
-
-
-@app.callback()
-def _root() -> None:
-    """Keep `demo` a subcommand while it is the only one."""
+app.add_typer(bench.app, name="bench")
 
 
 @app.command()
@@ -205,3 +208,50 @@ def _verdict(report: ReuseReport) -> Iterator[str]:
     yield f"Cold and warm draw {same} tokens. The largest difference of their logits:"
     yield f"  cold against warm                           [bold]{report.max_logit_difference:g}[/]"
     yield f"  with one cached slot overwritten, to check  [bold]{report.control_difference:.2g}[/]"
+
+
+@app.command()
+def sweep(
+    trace: Annotated[Path, typer.Option(help="A block-hash trace: JSON lines with hash_ids.")],
+    capacity: Annotated[
+        str, typer.Option(help='Tokens: "500k,1M,unlimited".')
+    ] = "1M,3M,10M,30M,unlimited",
+    eviction: Annotated[str, typer.Option(help=f"Of {', '.join(EVICTIONS)}.")] = "lru,belady",
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block of the trace.")] = 512,
+    csv: Annotated[
+        Path | None, typer.Option(help="Keep the results here; go on with what is there.")
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw the curve into this file (.svg, .png, .pdf).")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1: one for each core.")] = 1,
+) -> None:
+    """Replay a trace through caches of many sizes: what each eviction strategy would find."""
+    console, errors = Console(highlight=False), Console(stderr=True)
+    try:
+        requests = read_trace(trace, block_size)
+        capacities = parse_capacities(capacity)
+        names = [name.strip() for name in eviction.split(",")]
+        with Progress(console=errors) as progress:
+            task = progress.add_task("sweep", total=len(capacities) * len(dict.fromkeys(names)))
+            results = run_sweep(
+                [requests],
+                capacities,
+                names,
+                csv_path=csv,
+                n_jobs=jobs,
+                on_result=lambda result: progress.advance(task),
+            )
+        if chart is not None:
+            draw_curve(results, chart)
+    except (RadixLabError, OSError, ModuleNotFoundError, UnicodeDecodeError) as error:
+        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
+        raise typer.Exit(2) from None
+    header, cells = sweep_rows(results)
+    table = Table(*header, box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for row in cells:
+        table.add_row(*row)
+    console.print(f"{len(requests.requests)} requests, {requests.prompt_tokens} prompt tokens.")
+    console.print("Hit rates in percent of all blocks / of all prompt tokens:\n")
+    console.print(table)
+    console.print(f"\n{text_curve(results)}")

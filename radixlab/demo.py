@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -185,28 +184,15 @@ def prove_reuse(
     noticed. Times are the best of `rounds`, in fast mode.
     """
     from radixlab.gpt2 import load_gpt2  # torch takes seconds to import
+    from radixlab.serving import few_threads
 
     if page_size < 1:
         raise InvalidPageSize(page_size)
     on_progress(f"loading {source}")
     model = load_gpt2(source, device=device)
     prompts = _encode_prompts(model)
-    with _few_threads(model):
+    with few_threads(model):
         return _prove(model, source, prompts, page_size, exact, new_tokens, rounds, on_progress)
-
-
-@contextmanager
-def _few_threads(model: GPT2) -> Iterator[None]:
-    """One thread for a small model: its matrices take less time than threads to meet."""
-    import torch
-
-    before = torch.get_num_threads()
-    if model.config.width < 512:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _prove(

@@ -40,7 +40,10 @@ class AllBlocksCleared:
 
 CacheEvent = BlockStored | BlockRemoved | AllBlocksCleared
 Observer = Callable[[CacheEvent], object]
-"""Called after each change of the content, never for a split or a match."""
+"""Called after each change of the content, never for a split or a match.
+
+It must not raise: its error would take the place of the call's answer, evicted slots for example.
+"""
 
 
 def page_hashes(key: bytes, page_size: int, namespace: Namespace | None = None) -> list[bytes]:

@@ -8,11 +8,11 @@ Hugging Face's weights and imports nothing of transformers but the tokenizer.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from radixlab.errors import InvalidArgument
-from radixlab.kv import KVPool
+from radixlab.kv import CachedModel, KVPool
 from radixlab.packing import ATTENTION_ROWS, Plan, Span, check_spans, make_plan
+from radixlab.sampling import draw_tokens
 from radixlab.tokens import TOKEN_BYTES
 from radixlab.weights import (
     GPT2Config,
@@ -46,6 +47,7 @@ __all__ = [
     "GPT2Runner",
     "ModelNotFound",
     "NoTokenizer",
+    "PagedModel",
     "Span",
     "UnsupportedModel",
     "load_gpt2",
@@ -69,8 +71,9 @@ class _Block(NamedTuple):
 class GPT2:
     """GPT-2's weights and its forward pass over a `KVPool`.
 
-    `state_dict` has Hugging Face's names. `tokenizer_folder` is where `encode` and `decode` find
-    the tokenizer. Raises `UnsupportedModel` if the weights don't fit `config`.
+    `state_dict` has Hugging Face's names, and so has `weights`, what it computes with.
+    `tokenizer_folder` is where `encode` and `decode` find the tokenizer. Raises `UnsupportedModel`
+    if the weights don't fit `config`.
     """
 
     def __init__(
@@ -82,14 +85,16 @@ class GPT2:
         device: torch.device | str = "cpu",
         tokenizer_folder: Path | None = None,
     ) -> None:
-        self.config = config
-        self.dtype = dtype
+        if not dtype.is_floating_point:
+            raise InvalidArgument("dtype", dtype, "a floating-point type")
+        self.config, self.dtype = config, dtype
         self._tokenizer_folder = tokenizer_folder
         weights = checked_weights(state_dict, config, dtype, torch.device(device))
 
         def pair(name: str) -> tuple[Tensor, Tensor]:
             return weights[f"{name}.weight"], weights[f"{name}.bias"]
 
+        self.weights = weights
         names = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
         self._blocks = [
             _Block(*(pair(f"h.{layer}.{name}") for name in names)) for layer in range(config.layers)
@@ -122,26 +127,26 @@ class GPT2:
     @property
     def has_tokenizer(self) -> bool:
         """Whether it can `encode` and `decode` text."""
-        return self._tokenizer_folder is not None
+        # Without these files transformers makes a tokenizer that turns every text into nothing.
+        folder, names = self._tokenizer_folder, ("tokenizer.json", "vocab.json")
+        return folder is not None and any((folder / name).is_file() for name in names)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The checkpoint's tokenizer (transformers); `NoTokenizer` if it has none."""
         folder = self._tokenizer_folder
-        if folder is None:
-            raise NoTokenizer("this model was made without one: give it token ids")
-        # Without these files transformers makes a tokenizer that turns every text into nothing.
-        if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
-            raise NoTokenizer(f"{folder} has neither tokenizer.json nor vocab.json")
+        if not self.has_tokenizer:
+            where = "this model" if folder is None else f"the checkpoint in {folder}"
+            raise NoTokenizer(f"{where} came without one and takes token ids only")
         from transformers import AutoTokenizer  # seconds to import, so only when text is at hand
 
         try:
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True
             )
         except (OSError, ValueError) as error:
             raise NoTokenizer(f"cannot load the one in {folder}") from error
-        return tokenizer
+        return found
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, with no special tokens around it."""
@@ -182,7 +187,9 @@ class GPT2:
         )
         spans = [Span(slots.to(self.device), start, end) for slots, start, end in spans]
         plan = make_plan(token_ids.to(self.device), spans, pool.scratch_slot, tile if exact else 1)
-        with _fixed_kernels(exact and self.device.type == "cuda"):
+        # Leave CUDA no choice between kernels for attention. Elsewhere equal shapes settle it.
+        pinned = exact and self.device.type == "cuda"
+        with sdpa_kernel(SDPBackend.MATH) if pinned else nullcontext():
             return self._run(plan, pool, last_only=logits == "last")
 
     def _check(self, pool: KVPool, tile: int, logits: str) -> None:
@@ -220,11 +227,12 @@ class GPT2:
         """Attend from every row to its request's keys, read by slot: [rows, heads, head_dim]."""
         out = torch.empty_like(q)
         queries, results = q.transpose(0, 1)[None], out.transpose(0, 1)[None]
-        # One buffer for all requests: it stays in the processor's cache between them.
-        buffer = q.new_empty(2 * max(len(slots) for slots, _ in plan.reads), *q.shape[1:])
-        for slots, blocks in plan.reads:
-            kv = buffer[: 2 * len(slots)].view(2, -1, *q.shape[1:])
-            k, v = pool.read(layer, slots, out=kv).transpose(1, 2).unsqueeze(1)
+        # One buffer for all requests: it stays in the processor's cache between them, and what the
+        # next one shares with the last is there already.
+        buffer = q.new_empty(2, max(read.keys for read in plan.reads), *q.shape[1:])
+        for shared, slots, blocks in plan.reads:
+            pool.read(layer, slots, out=buffer[:, shared : shared + len(slots)])
+            k, v = buffer.transpose(1, 2).unsqueeze(1)
             for rows, keys in blocks:
                 results[:, :, rows] = F.scaled_dot_product_attention(
                     queries[:, :, rows],
@@ -280,30 +288,6 @@ def _linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     return torch.addmm(bias, x, weight)
 
 
-@contextmanager
-def _fixed_kernels(active: bool) -> Iterator[None]:
-    """Leave CUDA no choice that depends on more than shapes: for exact mode."""
-    if not active:
-        yield
-        return
-    matmul = torch.backends.cuda.matmul
-    names = (
-        "allow_tf32",
-        "allow_bf16_reduced_precision_reduction",
-        "allow_fp16_reduced_precision_reduction",
-    )
-    before = [getattr(matmul, name) for name in names]
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
-    try:
-        for name in names:
-            setattr(matmul, name, False)
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        for name, value in zip(names, before, strict=True):
-            setattr(matmul, name, value)
-
-
 def pick_device(device: torch.device | str | None = None) -> torch.device:
     """Pick `device`, or with None a GPU if there is one, else the CPU.
 
@@ -333,9 +317,24 @@ def load_gpt2(
     dtype, device = dtype or torch.float32, pick_device(device)
     if source == "gpt2-random":
         return GPT2.random(dtype=dtype, device=device)
-    folder = find_checkpoint(os.fspath(source))
+    folder = find_checkpoint(source)
     config, weights = read_checkpoint(folder)
     return GPT2(weights, config, dtype=dtype, device=device, tokenizer_folder=folder)
+
+
+class PagedModel(CachedModel, Protocol):
+    """What the runner has to know of a model: `GPT2`, or Hugging Face's in `radixlab.hf`."""
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        spans: Sequence[Span],
+        pool: KVPool,
+        *,
+        exact: bool = False,
+        tile: int = EXACT_TILE,
+    ) -> Tensor:
+        """Return the logits of each span's last token [spans, vocab]; see `GPT2.forward`."""
 
 
 class GPT2Runner:
@@ -343,11 +342,12 @@ class GPT2Runner:
 
     Requests come as they are, with `tokens`, `page_table` and `computed_len`; what is computed
     goes into `kv` at the page table's slots. `exact` and `tile` are those of `GPT2.forward`.
-    Sampling is greedy. `last_logits` [chunks or requests, vocab] are those of the last call.
+    Each draws as its `sampling` says. `last_logits` [chunks or requests, vocab] are those of the
+    last call.
     """
 
     def __init__(
-        self, model: GPT2, kv: KVPool, *, exact: bool = False, tile: int = EXACT_TILE
+        self, model: PagedModel, kv: KVPool, *, exact: bool = False, tile: int = EXACT_TILE
     ) -> None:
         self.model, self.kv = model, kv
         self.exact, self.tile = exact, tile
@@ -378,7 +378,7 @@ class GPT2Runner:
             )
         ]
         self.last_logits = self.model.forward(ids, spans, self.kv, exact=self.exact, tile=self.tile)
-        return self._draw(self.last_logits)
+        return draw_tokens(self.last_logits, [request for request, _, _ in parts])
 
     def _check(self, request: Request, start: int, end: int) -> None:
         """Refuse what would read keys that nobody computed, or slots that nobody allocated."""
@@ -391,13 +391,6 @@ class GPT2Runner:
         if len(request.page_table) < end:
             slots = f"{len(request.page_table)} slots"
             raise InvalidArgument(f"{name}'s page table", slots, f"at least {end} slots")
-        if (sampling := getattr(request, "sampling", None)) is not None:
-            raise InvalidArgument(f"{name}'s sampling", sampling, "None, which is greedy")
-
-    def _draw(self, logits: Tensor) -> list[int]:
-        """Draw one token for each row. Whoever adds sampling adds it here."""
-        tokens: list[int] = logits.argmax(dim=-1).tolist()
-        return tokens
 
 
 def _int64(parts: Iterable[memoryview]) -> Tensor:

@@ -105,7 +105,11 @@ class KVPool:
 
         `out`, if given, is where the copy goes.
         """
-        return torch.index_select(self.data[layer], 1, slots, out=out)
+        if out is None:
+            return self.data[layer].index_select(1, slots)
+        for half, copy in zip(self.data[layer], out, strict=True):
+            torch.index_select(half, 0, slots, out=copy)
+        return out
 
     def __repr__(self) -> str:
         layers, heads, head_dim = self.shape

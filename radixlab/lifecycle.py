@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from radixlab.errors import PoolExhausted
+from radixlab.errors import InvalidArgument, PoolExhausted
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
 from radixlab.scheduler import (
@@ -96,13 +96,17 @@ def lifecycle(
     policy: SchedulePolicy = fcfs,
     runner: ModelRunner | None = None,
     batch_size: int = 1,
-) -> Iterator[Step]:
+) -> Generator[Step]:
     """Serve the requests and yield a `Step` after each thing that happens.
 
     Up to `batch_size` requests run together, from admission to the end of the last; then all that
     wait are matched again. Without a `runner` nothing is computed and every drawn token is 0.
     Requests may be released between steps; those still running when the generator is closed are.
+    Raises `InvalidArgument` for a batch of fewer than 1, and `PoolExhausted`, with nothing running,
+    when a request can't be admitted because others hold the slots.
     """
+    if batch_size < 1:
+        raise InvalidArgument("batch_size", batch_size, "1 or more")
     queue = list(requests)
     life = _Life(Recorder(manager, queue), runner or NullRunner())
     try:
@@ -150,16 +154,18 @@ class _Life:
         """Admit requests in order until one does not fit, each with the slots of its prompt."""
         batch: list[Request] = []
         for request, _ in ordered:
-            promised = sum(self.manager.remaining_size(r) for r in batch)
+            if request.state is not RequestState.WAITING:
+                continue
+            promised = sum(self.manager.remaining_size(r) for r in _running(batch))
             if not self.manager.admit(request, promised):
+                if not batch:
+                    free, needed = self.manager.pool.free_size, request.max_len
+                    evictable = self.manager.cache.evictable_size
+                    raise PoolExhausted(self.manager.round_up(needed), free, evictable)
                 break
             batch.append(request)
             yield self._lock_step(request)
             yield from self.allocate(request, request.num_tokens)
-        if not batch and ordered:
-            pool, request = self.manager.pool, ordered[0].request
-            needed = self.manager.round_up(request.max_len)
-            raise PoolExhausted(needed, pool.free_size, self.manager.cache.evictable_size)
         return _running(batch)
 
     def _lock_step(self, request: Request) -> Step:
@@ -211,8 +217,9 @@ class _Life:
             chunk.request.output.append(token)
         work = "; ".join(_prefill_caption(chunk) for chunk in chunks)
         yield self._step(5, self.runner.prefill, work, name="prefill")
-        for request in _running(batch):
-            yield self.insert(request)
+        for request in batch:
+            if request.state is RequestState.RUNNING:
+                yield self.insert(request)
 
     def insert(self, request: Request) -> Step:
         assert request.handle is not None
@@ -254,6 +261,8 @@ class _Life:
 
     def finish(self, request: Request) -> Iterator[Step]:
         """Insert what decode has added, unlock, and free what is not in the tree."""
+        if request.state is not RequestState.RUNNING:
+            return
         assert request.handle is not None
         if self.manager.round_down(request.computed_len) > request.handle.cached_len:
             yield self.insert(request)
@@ -321,7 +330,7 @@ class Scenario(NamedTuple):
     policy: SchedulePolicy = fcfs
     batch_size: int = 1
 
-    def steps(self, runner: ModelRunner | None = None) -> Iterator[Step]:
+    def steps(self, runner: ModelRunner | None = None) -> Generator[Step]:
         """Play it once: the manager and the requests are used up then."""
         manager, requests, policy, batch_size = self
         return lifecycle(manager, requests, policy=policy, runner=runner, batch_size=batch_size)

@@ -12,6 +12,7 @@ from radixlab.cache import CacheHandle, InsertResult, RadixCache
 from radixlab.errors import (
     DoubleFree,
     InvalidArgument,
+    LengthMismatch,
     PoolExhausted,
     RequestTooLong,
     WrongState,
@@ -28,7 +29,8 @@ class CacheManager:
 
     `strategy` decides what is evicted first (LRU); an `observer` is told what is stored and
     removed; `checked=True` makes the pool notice every double free exactly. All sizes are in
-    tokens. `running` lists the requests that hold a lock.
+    tokens. `running` lists the requests that hold a lock, `evicted_tokens` counts all that was
+    ever evicted.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class CacheManager:
         self.cache = RadixCache(page_size, strategy, observer)
         self.page_size = page_size
         self.running: dict[Request, None] = {}
+        self.evicted_tokens = 0
 
     @property
     def available_size(self) -> int:
@@ -57,6 +60,13 @@ class CacheManager:
     def round_down(self, num_tokens: int) -> int:
         """`num_tokens` rounded down to whole pages."""
         return num_tokens - num_tokens % self.page_size
+
+    def check_can_start(self, request: Request) -> None:
+        """Raise `WrongState` unless it waits, `RequestTooLong` if the whole pool is too small."""
+        self._require(request, RequestState.WAITING, "start")
+        needed = self.round_up(request.max_len)
+        if needed > self.pool.total_size:
+            raise RequestTooLong(request.request_id, needed, self.pool.total_size)
 
     def match(self, request: Request) -> CacheHandle:
         """Step 1: the longest cached prefix of the request, as a handle that holds nothing yet.
@@ -74,9 +84,11 @@ class CacheManager:
         The request runs from now on. Raises `WrongState` unless it was waiting, `RequestTooLong`
         when it could not run even with the pool to itself, and what `RadixCache.lock` raises.
         """
-        self._check_can_start(request)
+        self.check_can_start(request)
         if handle.cached_len >= request.num_tokens:
             raise InvalidArgument("handle", handle, f"of at most {request.num_tokens - 1} tokens")
+        if not _is_prefix(handle, request):
+            raise InvalidArgument("handle", handle, "of a prefix of the request")
         self.cache.lock(handle)
         self._start(request, handle)
 
@@ -86,7 +98,7 @@ class CacheManager:
         `reserved` slots are promised to others. The size is checked before and after locking, as
         in mini-SGLang's PrefillAdder: a prefix that is held is no longer there to be evicted.
         """
-        self._check_can_start(request)
+        self.check_can_start(request)
         handle = self.match(request)
         needed = self.round_up(request.max_len) - handle.cached_len + reserved
         if needed > self.available_size:
@@ -127,6 +139,7 @@ class CacheManager:
         """Step 7: take unlocked leaves out of the tree and put their slots on the free list."""
         slots = self.cache.evict(num_tokens)
         self.pool.free(slots)
+        self.evicted_tokens += len(slots)
         return slots
 
     def cache_request(self, request: Request) -> InsertResult:
@@ -137,6 +150,9 @@ class CacheManager:
         """
         self._require(request, RequestState.RUNNING, "cache")
         assert request.handle is not None
+        have = min(len(request.page_table), request.num_tokens)
+        if request.computed_len > have:
+            raise LengthMismatch(request.computed_len, have)
         border = self.round_down(request.prompt_len)
         found = border
         if request.handle.cached_len < border < self.round_down(request.computed_len):
@@ -159,7 +175,9 @@ class CacheManager:
         old, table = request.handle, request.page_table
         assert old is not None
         key = request.tokens[: end * TOKEN_BYTES]
-        result = self.cache.insert_prefix(key, table[:end], held=old, namespace=request.namespace)
+        result = self.cache.insert_prefix(
+            key, table[:end], held=old, namespace=request.namespace, priority=request.priority
+        )
         held, found, new = old.cached_len, result.cached_len, result.handle
         self.cache.move_lock(old, new)
         if found > held:
@@ -181,7 +199,9 @@ class CacheManager:
         Ends the request: finished if it has all its tokens, else aborted. Returns the slots.
         """
         self._require(request, RequestState.RUNNING, "free the slots of")
-        assert request.handle is not None and not request.handle.locked
+        assert request.handle is not None
+        if request.handle.locked:
+            raise WrongState("free the slots of", request.request_id, "locked", "unlocked")
         private = request.page_table[request.handle.cached_len :]
         self.pool.free(private)
         request.handle, request.page_table = None, array("i")
@@ -230,12 +250,6 @@ class CacheManager:
         assert held, "a page table left the tree's slots"
         assert handle.cached_len <= request.computed_len <= len(table) == self.round_up(len(table))
 
-    def _check_can_start(self, request: Request) -> None:
-        self._require(request, RequestState.WAITING, "start")
-        needed = self.round_up(request.max_len)
-        if needed > self.pool.total_size:
-            raise RequestTooLong(request.request_id, needed, self.pool.total_size)
-
     def _start(self, request: Request, handle: CacheHandle) -> None:
         request.handle, request.page_table = handle, handle.value
         request.cache_hit_len = request.computed_len = handle.cached_len
@@ -245,3 +259,11 @@ class CacheManager:
     def _require(self, request: Request, state: RequestState, action: str) -> None:
         if request.state is not state:
             raise WrongState(action, request.request_id, request.state, state)
+        if state is RequestState.RUNNING and request not in self.running:
+            raise WrongState(action, request.request_id, "running elsewhere", "running here")
+
+
+def _is_prefix(handle: CacheHandle, request: Request) -> bool:
+    key = b"".join(node._key for node in handle.node.path())
+    own = not key or handle.node.namespace == request.namespace
+    return own and request.tokens.startswith(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 
-from radixlab.errors import DoubleFree, InvalidPageSize, LengthMismatch, PoolExhausted
+from radixlab.errors import DoubleFree, InvalidArgument, InvalidPageSize, PoolExhausted
 
 
 class PageAllocator:
@@ -26,9 +26,9 @@ class PageAllocator:
     """
 
     def __init__(self, num_pages: int, page_size: int = 1, *, checked: bool = False) -> None:
-        if not isinstance(page_size, int) or page_size < 1:
+        if type(page_size) is not int or page_size < 1:
             raise InvalidPageSize(page_size)
-        if not isinstance(num_pages, int) or num_pages < 1:
+        if type(num_pages) is not int or num_pages < 1:
             raise InvalidPageSize(page_size, num_pages)
         self.page_size, self.num_pages = page_size, num_pages
         self.total_size = num_pages * page_size
@@ -73,12 +73,14 @@ class PageAllocator:
     def free(self, slots: array[int]) -> None:
         """Put all slots of some pages back on the free list (chapter 4.2, step 7).
 
-        Raises `LengthMismatch` for half a page, and `DoubleFree` when the free list would overflow;
-        in checked mode also for a page that is free already, named twice, or not of this pool.
+        Raises `InvalidArgument` for half a page, and `DoubleFree` when the free list would
+        overflow; in checked mode also for a page that is free already, named twice, or not of this
+        pool.
         """
         top = self._top - len(slots)
         if len(slots) % self.page_size:
-            raise LengthMismatch(-(-len(slots) // self.page_size) * self.page_size, len(slots))
+            allowed = f"whole pages of {self.page_size} slots"
+            raise InvalidArgument("slots", f"{len(slots)} slots", allowed)
         if top < 0:
             raise DoubleFree("pages", len(slots), self._top)
         if self._free is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from radixlab.cache import CacheHandle
 from radixlab.errors import EmptyPrompt, InvalidArgument
-from radixlab.tokens import TOKEN_BYTES, Namespace, TokenIds, encode
+from radixlab.tokens import TOKEN_BYTES, Namespace, TokenIds, decode, encode
 
 
 class RequestState(StrEnum):
@@ -21,12 +22,36 @@ class RequestState(StrEnum):
     ABORTED = "aborted"
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is drawn: the logits by `temperature`, of them the likeliest `top_p` in all.
+
+    Draw number i of a request depends on its logits, `seed` and i alone, so that whoever shares
+    the batch changes nothing. Without a Sampling a request is greedy. Raises `InvalidArgument`.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            allowed = "a number above 0 (without a Sampling a request is greedy)"
+            raise InvalidArgument("temperature", self.temperature, allowed)
+        if not 0 < self.top_p <= 1:
+            raise InvalidArgument("top_p", self.top_p, "above 0 and at most 1")
+        if not isinstance(self.seed, int):
+            raise InvalidArgument("seed", self.seed, "an integer")
+
+
 class Request:
     """One prompt to be continued by up to `max_new_tokens` tokens.
 
     `prompt` is validated here, once, and kept as int32 bytes; see `radixlab.tokens.encode` for what
     it may be. Raises `EmptyPrompt`, `InvalidTokenId`, and `InvalidArgument` for fewer than one new
-    token. Its prefix is shared only with requests of an equal `namespace`.
+    token. Only requests of an equal `namespace` share its prefix. It ends early when it has
+    drawn one of `stop_token_ids` (and keeps it), and draws as `sampling` says, without it greedily.
+    A higher `priority` is worth more wherever priorities count (eviction strategy `priority`).
 
     While it runs, the manager keeps here what the request holds: `handle`, the locked prefix;
     `page_table`, one token slot for each position from 0 on that has one; and `computed_len`, how
@@ -42,15 +67,26 @@ class Request:
         *,
         request_id: Hashable = None,
         namespace: Namespace | None = None,
+        stop_token_ids: Iterable[int] = (),
+        sampling: Sampling | None = None,
+        priority: int = 0,
     ) -> None:
         self.prompt = encode(prompt)
         if not self.prompt:
             raise EmptyPrompt
+        if type(max_new_tokens) is not int:
+            raise InvalidArgument("max_new_tokens", max_new_tokens, "an integer")
         if max_new_tokens < 1:
             raise InvalidArgument("max_new_tokens", max_new_tokens, "1 or more")
         if namespace is not None and not isinstance(namespace, Namespace):
             raise InvalidArgument("namespace", namespace, "a Namespace or None")
+        if type(priority) is not int:
+            raise InvalidArgument("priority", priority, "an integer")
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise InvalidArgument("sampling", sampling, "a Sampling, or None, which is greedy")
         self.max_new_tokens = max_new_tokens
+        self.stop_token_ids = frozenset(decode(encode(stop_token_ids)))
+        self.sampling, self.priority = sampling, priority
         self.request_id = next(self._ids) if request_id is None else request_id
         self.namespace = namespace
         self.output: array[int] = array("i")
@@ -85,8 +121,11 @@ class Request:
 
     @property
     def is_done(self) -> bool:
-        """Whether all tokens that were asked for have been drawn."""
-        return len(self.output) >= self.max_new_tokens
+        """Whether all tokens that were asked for have been drawn, or a stop token."""
+        output = self.output
+        return len(output) >= self.max_new_tokens or (
+            len(output) > 0 and output[-1] in self.stop_token_ids
+        )
 
     def __repr__(self) -> str:
         return (

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from radixlab.cache import CacheHandle
-from radixlab.request import Request, RequestState
-
-__all__ = [
-    "POLICIES",
-    "Chunk",
-    "Matched",
-    "ModelRunner",
-    "NullRunner",
-    "Request",
-    "RequestState",
-    "SchedulePolicy",
-    "fcfs",
-    "shortest_prefill_first",
-]
+from radixlab.errors import InvalidArgument
+from radixlab.manager import CacheManager
+from radixlab.request import Request
+from radixlab.tokens import TOKEN_BYTES
+from radixlab.tree import RadixTree
 
 
 class Matched(NamedTuple):
@@ -95,3 +89,130 @@ class NullRunner:
         """Count one token for each request."""
         self.decoded_tokens += len(requests)
         return [0] * len(requests)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """How much runs at once, in tokens and requests.
+
+    `prefill_budget`: tokens that one prefill pass may compute; a longer prompt is cut into chunks.
+    `max_running`: requests that run at the same time. `max_matched`: with more requests waiting,
+    only the first that many are considered, in order of arrival (SGLang falls back to fcfs too).
+    `in_batch_check`, `in_batch_defer`: see `compute_once`. Without `cache` nothing is inserted,
+    and so nothing is ever found.
+    """
+
+    prefill_budget: int = 4096
+    max_running: int = 256
+    max_matched: int = 128
+    in_batch_check: int | None = None
+    in_batch_defer: int = 32
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("prefill_budget", "max_running", "max_matched", "in_batch_defer"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(name, getattr(self, name), "1 or more")
+
+
+def compute_once(
+    ordered: Sequence[Matched],
+    settings: SchedulerSettings,
+    started: Sequence[Request] = (),
+) -> list[Matched]:
+    """SGLang's in-batch prefix check: whom to leave for the next pass, since this one helps them.
+
+    Insertion comes after the forward pass, so requests that arrive together with one prefix don't
+    find each other in the cache, and each would compute it. So a tree of this pass alone is filled
+    in order, with the `started` prompts first; whoever would find there at least `in_batch_defer`
+    tokens more than in the cache is left out: in the next pass they are cached. Checked are
+    requests with at most `in_batch_check` tokens cached (None: all, -1: nobody; SGLang: 32).
+    """
+    if settings.in_batch_check == -1 or not ordered:
+        return list(ordered)
+    tree = RadixTree(ordered[0].handle.cache.page_size)
+    for request in started:
+        _insert(tree, request)
+    kept = []
+    for matched in ordered:
+        request, found = matched.request, matched.handle.cached_len
+        if settings.in_batch_check is None or found <= settings.in_batch_check:
+            limit = (request.num_tokens - 1) * TOKEN_BYTES
+            ahead = tree.walk(request.tokens, limit, tree.root, request.namespace)
+            if ahead.end // TOKEN_BYTES - found >= settings.in_batch_defer:
+                continue
+            _insert(tree, request)
+        kept.append(matched)
+    return kept
+
+
+def _insert(tree: RadixTree, request: Request) -> None:
+    key, namespace = request.tokens, request.namespace
+    end = len(key) - len(key) % tree.page_bytes
+    node = tree.walk(key, end, tree.root, namespace)
+    if node.end < end:
+        slots = array("i", bytes(end - node.end))  # a tree wants slots; nobody reads these
+        tree.add_leaf(node, key[node.end : end], slots, namespace)
+
+
+class Scheduler:
+    """The waiting queue, and who of it computes what in the next prefill pass.
+
+    The rules are those of mini-SGLang's PrefillAdder: a request is admitted when all it will ever
+    need can be had beside what those running may still ask for, so nobody is ever thrown out again;
+    the first that does not fit ends the pass; and at most one request, `chunked`, is in the middle
+    of its prompt: it goes on first in the next pass, and neither decodes nor draws until then.
+    """
+
+    def __init__(
+        self,
+        manager: CacheManager,
+        policy: SchedulePolicy = fcfs,
+        settings: SchedulerSettings | None = None,
+    ) -> None:
+        self.manager, self.policy = manager, policy
+        self.settings = settings or SchedulerSettings()
+        self.waiting: dict[Request, None] = {}
+        self.chunked: Request | None = None
+
+    def remove(self, request: Request) -> None:
+        """Forget a request, whether it waits or is in the middle of its prompt."""
+        self.waiting.pop(request, None)
+        if self.chunked is request:
+            self.chunked = None
+
+    def next_chunks(self) -> list[Chunk]:
+        """Admit what fits, give it slots, and return the pass: none if nothing can be prefilled."""
+        budget, running = self.settings.prefill_budget, self.manager.running
+        started = [] if self.chunked is None else [self.chunked]
+        chunks = [self._cut(request, budget) for request in started]
+        budget -= sum(chunk.end - chunk.start for chunk in chunks)
+        reserved = sum(map(self.manager.remaining_size, running))
+        for request, _ in self._order(started) if budget else ():
+            full = not budget or len(running) >= self.settings.max_running
+            if full or not self.manager.admit(request, reserved):
+                break
+            del self.waiting[request]
+            chunks.append(chunk := self._cut(request, budget))
+            budget -= chunk.end - chunk.start
+            reserved += self.manager.remaining_size(request)
+        return chunks
+
+    def _order(self, started: Sequence[Request]) -> list[Matched]:
+        """Match those who wait and sort them, without those who had better wait for others."""
+        settings = self.settings
+        matched = [
+            Matched(request, self.manager.match(request))
+            for request in islice(self.waiting, settings.max_matched)
+        ]
+        policy = self.policy if len(self.waiting) <= settings.max_matched else fcfs
+        ordered = policy(matched)
+        return compute_once(ordered, settings, started) if settings.cache else list(ordered)
+
+    def _cut(self, request: Request, budget: int) -> Chunk:
+        """As much of the request as the budget allows, with slots for it."""
+        start = request.computed_len
+        end = min(start + budget, request.num_tokens)
+        self.manager.allocate(request, end)
+        self.chunked = request if end < request.num_tokens else None
+        return Chunk(request, start, end)

@@ -6,7 +6,7 @@ a frozen dataclass of numbers, strings and tuples, so `dataclasses.asdict` makes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from radixlab.manager import CacheManager
@@ -160,14 +160,19 @@ def diff(before: Snapshot, after: Snapshot) -> Changes:
     return Changes(
         created=tuple(uuid for uuid in new if uuid not in old),
         removed=tuple(uuid for uuid in old if uuid not in new),
-        split=tuple(
-            (node.parent, uuid)
-            for uuid, node in new.items()
-            if node.parent is not None and node.parent not in old and uuid in old
-        ),
+        split=tuple((upper, u) for u in new if u in old for upper in _new_above(u, old, new)),
         ref_counts=tuple(count for count in counts if count[1] != count[2]),
         slots=_slot_moves(before.owners(), after.owners()),
     )
+
+
+def _new_above(
+    uuid: int, old: dict[int, NodeSnapshot], new: dict[int, NodeSnapshot]
+) -> Iterator[int]:
+    """The nodes that splits have put between an old node and its old parent, the lowest first."""
+    while (parent := new[uuid].parent) is not None and parent not in old:
+        yield parent
+        uuid = parent
 
 
 def _slot_moves(before: dict[int, str], after: dict[int, str]) -> tuple[SlotMove, ...]:

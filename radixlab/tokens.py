@@ -57,6 +57,8 @@ def encode(token_ids: Any) -> bytes:
         ids = token_ids if isinstance(token_ids, list) else list(token_ids)
     except TypeError:
         raise InvalidTokenId(token_ids) from None
+    if bool in map(type, ids):  # a mask, not token ids
+        raise _first_invalid(ids)
     try:
         key = array("i", ids).tobytes()
     except (TypeError, OverflowError):
@@ -85,7 +87,7 @@ def brief(numbers: Sequence[int], prefix: str = "", most: int = 8) -> str:
 def _first_invalid(ids: list[Any]) -> InvalidTokenId:
     for index, token_id in enumerate(ids):
         try:
-            if array("i", [token_id])[0] < 0:
+            if isinstance(token_id, bool) or array("i", [token_id])[0] < 0:
                 return InvalidTokenId(token_id, index)
         except (TypeError, OverflowError):
             return InvalidTokenId(token_id, index)

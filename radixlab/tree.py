@@ -26,7 +26,8 @@ class RadixTreeNode:
 
     `ref_count` counts the holders of the path through this node; `timestamp` is the logical time of
     its last use; `end` is where the edge ends in a full key, in bytes; `child_key` is the index
-    under which the parent holds it. Key and value are set later, by `set_key_value`.
+    under which the parent holds it. `hits`, `priority` and `created` (a logical time) are what
+    eviction strategies may ask for. Key and value are set later, by `set_key_value`.
     """
 
     __slots__ = (
@@ -34,9 +35,12 @@ class RadixTreeNode:
         "child_key",
         "children",
         "counter",
+        "created",
         "end",
+        "hits",
         "key_fn",
         "parent",
+        "priority",
         "ref_count",
         "timestamp",
         "uuid",
@@ -50,11 +54,11 @@ class RadixTreeNode:
     def __init__(self, key_fn: KeyFn, counter: Iterator[int]) -> None:
         self.key_fn = key_fn
         self.counter = counter
-        self.uuid = next(counter)
+        self.uuid = self.created = next(counter)
         self.children: dict[ChildKey, RadixTreeNode] = {}
         self.parent: RadixTreeNode | None = None
         self.ref_count = 0
-        self.timestamp = 0
+        self.timestamp = self.hits = self.priority = 0
         self.end = 0
 
     @property
@@ -124,7 +128,8 @@ class RadixTreeNode:
 
         The upper node takes the first part and this node's place below the parent; this node keeps
         the rest, its uuid and its children, so whoever holds it still holds the same tokens. Only
-        metadata moves: every token keeps its slot. The upper node is held by the same requests.
+        metadata moves: every token keeps its slot. The upper node is held by the same requests,
+        and as old, as used and as important as this one.
         """
         if not 0 < position < self.length:
             raise InvalidArgument("position", position, f"from 1 to {self.length - 1}")
@@ -133,6 +138,7 @@ class RadixTreeNode:
         upper = RadixTreeNode(self.key_fn, self.counter)
         upper.set_key_value(self._key[:cut], self.value[:position])
         upper.ref_count, upper.timestamp = self.ref_count, self.timestamp
+        upper.hits, upper.priority, upper.created = self.hits, self.priority, self.created
         upper.parent, upper.child_key, upper.end = parent, self.child_key, parent.end + cut
         parent.children[upper.child_key] = upper
         self.set_key_value(self._key[cut:], self.value[position:])
@@ -159,7 +165,7 @@ class RadixTree:
     """
 
     def __init__(self, page_size: int = 1) -> None:
-        if not isinstance(page_size, int) or page_size < 1:
+        if type(page_size) is not int or page_size < 1:
             raise InvalidPageSize(page_size)
         self.page_size = page_size
         self.page_bytes = page_bytes = page_size * TOKEN_BYTES

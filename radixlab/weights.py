@@ -8,6 +8,7 @@ retries, so the folder is found here, and `model.safetensors` is read directly.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -178,20 +179,20 @@ def read_checkpoint(folder: Path) -> tuple[GPT2Config, dict[str, Tensor]]:
     return GPT2Config.from_hf(config), weights
 
 
-def find_checkpoint(source: str) -> Path:
+def find_checkpoint(source: str | os.PathLike[str]) -> Path:
     """Find the folder of a checkpoint: embedded, local, in the hub's cache, or downloaded.
 
     `source` is "tiny", a folder, or a name on the Hugging Face hub ("gpt2" also means
-    "openai-community/gpt2"). Raises `ModelNotFound`, after `HUB_TIMEOUT` seconds at most when the
-    hub doesn't answer, at once when HF_HUB_OFFLINE is set.
+    "openai-community/gpt2"); a path object is a folder. Raises `ModelNotFound`: at once when
+    HF_HUB_OFFLINE is set, after `HUB_TIMEOUT` seconds at most when the hub doesn't answer.
     """
     if source == "tiny":
         return EMBEDDED
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
-    if folder.is_absolute() or source.startswith((".", "~")):
-        raise ModelNotFound(source, "there is no such folder")
+    if not isinstance(source, str) or folder.is_absolute() or source.startswith((".", "~")):
+        raise ModelNotFound(str(source), "there is no such folder")
     names = ["openai-community/gpt2", "gpt2"] if source == "gpt2" else [source]
     return _cached(source, names) or _downloaded(source, names[0])
 

@@ -171,9 +171,9 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "half a page given back": Refusal(
         lambda w: w.pool.free(w.running.page_table[4:7]),
-        E.LengthMismatch,
-        {"tokens": 4, "slots": 3},
-        "4 token ids need 4 token slots, got 3",
+        E.InvalidArgument,
+        {"name": "slots", "got": "3 slots", "allowed": "whole pages of 2 slots"},
+        "slots must be whole pages of 2 slots, got '3 slots'",
     ),
     "a node with fewer slots than token ids": Refusal(
         lambda w: w.locked.node.set_key_value(encode([1, 2]), slots(0)),

@@ -21,7 +21,7 @@ PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 CONTRACTS = {each["id"]: each for each in PYPROJECT["tool"]["importlinter"]["contracts"]}
 CORE = CONTRACTS["stdlib"]["source_modules"]
-TARGETS = ["help", "demo", "lab", "book", "bench", "test", "test-long"]
+TARGETS = ["help", "demo", "lab", "book", "bench", "cuda-check", "test", "test-long"]
 TARGETS += ["lint", "format", "sync", "clean"]
 
 in_a_checkout = pytest.mark.skipif(

@@ -13,6 +13,19 @@ QUIZZES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 """Names of all quizzes: those of the chapters."""
 
 
+# The house palette (Okabe-Ito): each pair of text and background has a contrast above 4.5.
+COLOURS = {
+    "--jq-multiple-choice-bg": "#005a8c",
+    "--jq-mc-button-bg": "#f4f6f8",
+    "--jq-mc-button-border": "#8c959f",
+    "--jq-mc-button-inset-shadow": "#d0d7de",
+    "--jq-incorrect-color": "#a04a00",
+    "--jq-correct-color": "#00674c",
+    "--jq-text-color": "#ffffff",
+    "--jq-mc-button-color": "#1f2328",
+}
+
+
 def questions(name: str) -> list[dict[str, Any]]:
     """The questions of a chapter, as jupyterquiz reads them; `InvalidArgument` for no chapter."""
     if name not in QUIZZES:
@@ -25,4 +38,4 @@ def quiz(name: str) -> None:
     """Show the questions of a chapter; a click on an answer explains it."""
     from jupyterquiz import display_quiz
 
-    display_quiz(questions(name), shuffle_answers=False, max_width=720)
+    display_quiz(questions(name), shuffle_answers=False, max_width=720, colors=COLOURS)

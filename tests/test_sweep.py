@@ -1,0 +1,115 @@
+"""`radixlab sweep`: sizes as one writes them, the table, the curve, the picture, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from radixlab.cli import app
+from radixlab.errors import InvalidArgument
+from radixlab.simulate import Replay, sweep
+from radixlab.sweep import draw_curve, parse_capacities, rows, size_name, text_curve
+from radixlab.workloads import WORKLOADS, Trace, to_trace
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("1M,3M,unlimited", [1_000_000, 3_000_000, None]),
+        ("unlimited, 2.5k,512", [512, 2500, None]),
+        ("1G,1000M", [1_000_000_000]),
+    ],
+)
+def test_capacities_as_one_writes_them(text: str, sizes: list[int | None]) -> None:
+    assert parse_capacities(text) == sizes
+
+
+@pytest.mark.parametrize("text", ["", "1M,", "-1k", "0", "many", "infM", "nan", "1T", "M"])
+def test_what_is_no_capacity_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"capacity must be tokens such as 4096, 500k"):
+        parse_capacities(text)
+
+
+@pytest.mark.parametrize("name", ["512", "1k", "2.5M", "3G", "unlimited"])
+def test_a_size_is_named_as_it_was_written(name: str) -> None:
+    assert size_name(parse_capacities(name)[0]) == name
+
+
+def results() -> tuple[Trace, list[Replay]]:
+    trace = to_trace(WORKLOADS["chat"](0), 16, "chat")
+    return trace, sweep([trace], [4000, 16_000, None], ["lru", "belady"])
+
+
+def test_the_table_has_a_row_for_each_capacity() -> None:
+    _, found = results()
+    header, table = rows(found)
+    assert header == ["tokens", "lru", "belady"]
+    assert [row[0] for row in table] == ["4k", "16k", "unlimited"]
+    best = f"{100 * found[-1].block_hit_rate:.1f} / {100 * found[-1].token_hit_rate:.1f}"
+    assert table[-1][1:] == [best, best]
+
+
+def test_the_curve_in_text_marks_each_rate_at_its_place() -> None:
+    lines = text_curve(results()[1], width=40).splitlines()
+    assert len(lines) == 5
+    assert lines[1].index("a") < lines[1].index("b")
+    assert lines[3].endswith("+"), "both find the same without a limit, the most of all"
+    assert lines[4].split() == ["a", "lru", "b", "belady"]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_the_curve_as_a_picture(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"curve.{suffix}"
+    draw_curve(results()[1], path)
+    assert path.stat().st_size > 5000
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["sweep", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def made_trace(tmp_path: Path) -> Path:
+    path = tmp_path / "made.jsonl"
+    requests = to_trace(WORKLOADS["few-shot"](0)[:40], 20).requests
+    with path.open("w") as file:
+        for r in requests:
+            row = {"timestamp": r.arrival, "input_length": r.input_length}
+            row |= {"output_length": r.output_length, "hash_ids": r.hash_ids}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def test_the_command_prints_the_rates_and_writes_what_it_is_asked_for(tmp_path: Path) -> None:
+    csv, chart = tmp_path / "runs.csv", tmp_path / "curve.svg"
+    options = ("--block-size", 20, "--capacity", "2k,unlimited", "--eviction", "lru,lfu,belady")
+    trace = made_trace(tmp_path)
+    code, output = run("--trace", trace, *options, "--csv", csv, "--chart", chart)
+    assert code == 0, output
+    assert "40 requests, 34400 prompt tokens" in output
+    assert "unlimited  83." in output or "unlimited  8" in output
+    assert chart.exists()
+    assert len(csv.read_text().splitlines()) == 7
+    assert run("--trace", trace, *options, "--csv", csv) == (0, output)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--eviction", "clock"], "eviction must be one of lru"),
+        (["--capacity", "lots"], "capacity must be tokens such as"),
+        (["--block-size", "512"], "made.jsonl, line 1: hash_ids must be"),
+    ],
+)
+def test_the_command_says_what_is_wrong(tmp_path: Path, options: list[str], message: str) -> None:
+    code, output = run("--trace", made_trace(tmp_path), "--block-size", "20", *options)
+    assert code == 2
+    assert message in " ".join(output.split())
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    code, output = run("--trace", tmp_path / "none.jsonl")
+    assert code == 2 and "FileNotFoundError" in output
