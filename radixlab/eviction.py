@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Protocol
@@ -64,6 +65,12 @@ class LRU:
     def pop(self) -> RadixTreeNode:
         """The least recently used leaf."""
         return self._order.popitem(last=False)[0]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> LRU:
+        copied = memo[id(self)] = LRU()  # the methods above belong to one dictionary
+        for node in self._order:
+            copied.add(deepcopy(node, memo))
+        return copied
 
     def __contains__(self, node: object) -> bool:
         return node in self._order

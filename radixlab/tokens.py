@@ -47,10 +47,10 @@ def encode(token_ids: Any) -> bytes:
     `bytes` are trusted, but for their length. Anything else is checked: `InvalidTokenId` names the
     first id that is no integer from 0 to 2**31 - 1 and its position.
     """
-    if isinstance(token_ids, bytes):
+    if isinstance(token_ids, (bytes, bytearray)):
         if len(token_ids) % TOKEN_BYTES:
             raise InvalidArgument("token_ids", f"{len(token_ids)} bytes", "whole int32 tokens")
-        return token_ids
+        return bytes(token_ids)
     if hasattr(token_ids, "tolist"):  # array, numpy, torch
         token_ids = token_ids.tolist()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from radixlab.cache import RadixCache
 from radixlab.errors import PoolExhausted, StaleHandle
 from radixlab.events import AllBlocksCleared, BlockRemoved, BlockStored, CacheEvent, page_hashes
+from radixlab.lifecycle import lifecycle
 from radixlab.manager import CacheManager
 from radixlab.request import Request
 from radixlab.snapshot import take_snapshot
@@ -504,3 +506,14 @@ def test_check_integrity_accepts_what_happens_between_unlock_and_free() -> None:
     assert manager.free(request).tolist() == [2, 3]
     assert take_snapshot(manager).free_list == (2, 0, 4, 6)
     manager.check_integrity()
+
+
+def test_a_deep_copy_of_a_manager_lives_a_life_of_its_own() -> None:
+    manager = CacheManager(8, checked=True)
+    for prompt in ([1, 2, 3], [1, 2, 4], [5, 6]):
+        for _ in lifecycle(manager, [Request(prompt)]):
+            pass
+    copied = deepcopy(manager)
+    for each in (copied, manager):
+        assert list(each.evict(1)) == [2], "the least recently used leaf, in both"
+        each.check_integrity()

@@ -122,13 +122,17 @@ def test_keys_work_only_while_focused_and_the_page_does_not_scroll(
     assert at(page) == 1, "keys with Ctrl are the browser's"
 
 
-def test_predict_first_hides_caption_picture_and_code_until_asked(
+def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
     open_page: functools.partial[Watched],
 ) -> None:
     page = open_page("predict").page
     assert "How many of its tokens are cached" in caption(page) and "4 of 6" not in caption(page)
-    assert page.locator(".rl-stage svg").count() == 0 and page.locator(".rl-code pre").count() == 0
+    assert page.locator(".rl-code pre").count() == 0
+    assert page.locator(".rl-stage svg").count() == 2, "the state before the first step"
+    assert page.locator(".rl-tree .box.matched").count() == 0
+    assert "still shows the state before this step" in page.locator(".rl-note").inner_text()
     page.get_by_role("button", name="Show what happens").click()
+    assert page.locator(".rl-tree .box.matched").count() > 0
     assert "4 of 6" in caption(page) and page.locator(".rl-code pre").count() == 1
     page.locator(".rl-player .rl-stage").focus()
     page.keyboard.press("ArrowRight")

@@ -53,25 +53,34 @@ def make_frames(
     """What the player's JavaScript is given: `frames`, and what they share.
 
     `pictures` are lists of numbers of `parts`, to be joined by `picture`; `sources` are listings.
-    `start` is the state before the first step, if evictions of that step are to be drawn.
+    `start` is the state before the first step: what it evicts can then be drawn, and a question
+    before it has a picture.
     """
     trees = _draw_trees(steps, start, decode, max_nodes)
     pools = [draw_strip(step.snapshot, step.changes.slots) for step in steps]
+    if start is not None:
+        trees.append(draw_branches(fold(start.nodes, {}, max_nodes), {}, decode))
+        pools.append(draw_strip(start, ()))
     tree_size, pool_size = _common_size(trees), _common_size(pools)
     shared = _Shared()
     sources: dict[Listing, int] = {}
     frames: list[dict[str, Any]] = []
     before = start
-    for step, tree, pool in zip(steps, trees, pools, strict=True):
-        title = f"Radix tree, {len(step.snapshot.nodes) - 1} nodes below the root"
-        frame = _words(step, before) | {
-            "question": _question(step, len(frames) + 1, predict),
+
+    def pictures_of(state: Snapshot, tree: Canvas, pool: Canvas) -> dict[str, Any]:
+        title = f"Radix tree, {len(state.nodes) - 1} nodes below the root"
+        return _books(state) | {
             "tree": shared.add(tree.elements(title, size=(tree.width, tree_size[1]))),
-            "pool": shared.add(pool.elements(pool_title(step.snapshot), size=pool_size)),
-            "code": _code(step, sources),
+            "pool": shared.add(pool.elements(pool_title(state), size=pool_size)),
         }
+
+    for step, tree, pool in zip(steps, trees, pools, strict=False):
+        frame = _words(step, before) | pictures_of(step.snapshot, tree, pool)
+        frame["question"] = _question(step, len(frames) + 1, predict)
+        frame["code"] = _code(step, sources)
         frames.append(frame)
         before = step.snapshot
+    first = None if start is None else pictures_of(start, trees[-1], pools[-1])
     listings = [
         {"name": s.name, "file": s.file, "lines": [list(line) for line in s.lines]} for s in sources
     ]
@@ -79,6 +88,7 @@ def make_frames(
     parts = list(shared.parts)
     widths = {"treeWidth": tree_size[0], "poolWidth": pool_size[0]}
     return widths | {
+        "start": first,
         "frames": frames,
         "pictures": pictures,
         "parts": parts,
@@ -121,19 +131,20 @@ def _common_size(canvases: Sequence[Canvas]) -> tuple[float, float]:
 
 
 def _words(step: Step, before: Snapshot | None) -> dict[str, Any]:
-    state = step.snapshot
-    sizes = [state.free_size, state.evictable_size, state.protected_size, state.private_size]
-    running = [r.request_id for r in state.requests if r.state == RequestState.RUNNING]
     return {
         "number": step.number,
         "name": step.name,
         "caption": step.caption,
         "event": main_event(step),
-        "sizes": sizes,
-        "waiting": _names(state.waiting),
-        "running": _names(running),
         "told": _told(step, before),
     }
+
+
+def _books(state: Snapshot) -> dict[str, Any]:
+    """The counters and the queues."""
+    sizes = [state.free_size, state.evictable_size, state.protected_size, state.private_size]
+    running = [r.request_id for r in state.requests if r.state == RequestState.RUNNING]
+    return {"sizes": sizes, "waiting": _names(state.waiting), "running": _names(running)}
 
 
 def _names(request_ids: Sequence[str]) -> str:

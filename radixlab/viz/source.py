@@ -19,7 +19,7 @@ from radixlab.viz.marks import main_event
 
 KEY_LINES = {
     "radixlab.cache.RadixCache.evict": "self.tree.remove_leaf(leaf)",
-    "radixlab.cache.RadixCache.insert_prefix": "self.tree.add_leaf(",
+    "radixlab.cache.RadixCache.insert_prefix": "self._add_leaf(",
     "radixlab.cache.RadixCache.lock": "self._hold(",
     "radixlab.cache.RadixCache.match_prefix": "self.tree.walk(",
     "radixlab.cache.RadixCache.unlock": "node.ref_count -= 1",

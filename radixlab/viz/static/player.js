@@ -33,7 +33,7 @@ function icon(name) {
 const replace = (element, ...children) => element.replaceChildren(...children);
 
 function render({ model, el }) {
-  const { frames, pictures, parts, sources, treeWidth, poolWidth } = model.get("story");
+  const { start: beginning, frames, pictures, parts, sources, treeWidth, poolWidth } = model.get("story");
   const last = frames.length - 1;
   const title = model.get("title");
   let revealed = frames.findIndex((frame) => frame.question) < 0 ? last : -1;
@@ -140,13 +140,13 @@ function render({ model, el }) {
   function show() {
     const now = index();
     const frame = frames[now];
-    const seen = asking ? frames[Math.max(now - 1, 0)] : frame;
+    const seen = asking ? frames[now - 1] ?? beginning : frame;
     step.textContent = `${frame.number} ${frame.name}`;
     step.className = `rl-step ${asking ? "" : frame.event}`;
     caption.textContent = asking ? frame.question : frame.caption;
     root.classList.toggle("rl-asking", asking);
     reveal.hidden = !asking;
-    const blank = asking && now === 0;
+    const blank = !seen;
     note.hidden = !asking || blank;
     draw(tree, blank ? null : seen.tree, "Radix tree");
     draw(pool, blank ? null : seen.pool, "Page tables and pool");
