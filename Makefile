@@ -8,7 +8,8 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab book bench cuda-check test test-long lint format sync clean env-demo env-lab env-test
+.PHONY: help demo lab book serve publish-check bench cuda-check test test-long lint format sync clean \
+    env-demo env-lab env-book env-test
 
 # --- which environment ------------------------------------------------------------------------
 ACTIVE :=
@@ -45,7 +46,7 @@ if [ -z "$$done" ]; then \
     echo "Installing radixlab[$(2)] into $(ENV). The first time takes minutes, most of them for torch."; \
     "$(PY)" -m pip install --disable-pip-version-check $(CONSTRAINTS:%=-c %) -e ".[$(2)]"; \
     mkdir -p "$(STAMPS)"; now=$$(stamp); \
-    for old in demo lab test; do \
+    for old in demo lab book test; do \
         if [ "$$(cat "$(STAMPS)/$$old" 2>/dev/null)" != "$$now" ]; then rm -f "$(STAMPS)/$$old"; fi; \
     done; \
     echo "$$now" > "$(STAMPS)/$(1)"; \
@@ -106,6 +107,10 @@ LAB_EXTRAS := model,lab
 env-lab:
 	$(call setup,lab,$(LAB_EXTRAS),test)
 
+BOOK_EXTRAS := model,book
+env-book:
+	$(call setup,book,$(BOOK_EXTRAS),test)
+
 env-test:
 	$(call setup,test,all)
 
@@ -119,9 +124,23 @@ demo: env-demo ## the whole story in a terminal (DEMO_ARGS=...)
 lab: env-lab ## JupyterLab, opened on the first notebook (LAB_ARGS=...)
 	"$(PY)" -m jupyterlab --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00-start.ipynb
 
-book: env-test ## the site, into book/_build/html
-	@test -f book/_config.yml || { echo "The book comes later: book/_config.yml is not there yet." >&2; exit 1; }
-	"$(PY)" -m jupyter_book build -W --keep-going -n book
+# RADIXLAB_REPOSITORY=https://github.com/OWNER/NAME puts Colab buttons on the pages and the right
+# addresses into the sitemap.
+book: env-book book/npm/node_modules/.package-lock.json ## the site, into book/_build/html
+	rm -rf book/_build/html
+	"$(ENV)/bin/jupyter-book" build --all -W --keep-going -n book
+
+# What the pages load of others (widgets, formulas), at the locked versions.
+book/npm/node_modules/.package-lock.json: book/npm/package-lock.json
+	@command -v npm >/dev/null || { echo "The book needs npm once (on Debian or Ubuntu: apt install npm)." >&2; exit 1; }
+	npm ci --prefix book/npm --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+serve: book ## the site on http://localhost:8000/radixlab/
+	"$(PY)" tests/publish.py serve
+
+publish-check: book ## is the site fit to publish? every link, picture, title and description
+	"$(PY)" tests/publish.py check
 
 bench: env-test ## speed and memory beside baselines and SGLang (BENCH_ARGS=...)
 	@"$(PY)" -m tests.bench $(BENCH_ARGS)
@@ -150,5 +169,5 @@ sync: env-test ## bring each pair book/NAME.md and notebooks/NAME.ipynb up to da
 	"$(PY)" -m jupytext --sync $$(grep -l '^jupytext:' book/*.md)
 
 clean: ## remove what builds and tests left behind (rm -r .venv removes the environment)
-	rm -rf build dist book/_build htmlcov .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .jupyter_cache
+	rm -rf build dist book/_build book/npm/node_modules htmlcov .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .jupyter_cache
 	find radixlab tests book notebooks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

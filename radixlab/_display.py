@@ -23,6 +23,9 @@ def register(shell: Any) -> None:
     formatter = shell.display_formatter.mimebundle_formatter
     for module, name in SHOWN:
         formatter.for_type_by_name(module, name, show)
+    # IPython shows charts once pyplot is imported, and we draw without it.
+    png = shell.display_formatter.formatters["image/png"]
+    png.for_type_by_name("matplotlib.figure", "Figure", show_chart)
 
 
 def show(shown: Any) -> dict[str, str]:
@@ -30,3 +33,10 @@ def show(shown: Any) -> dict[str, str]:
     from radixlab.viz.notebook import mime_bundle
 
     return mime_bundle(shown)
+
+
+def show_chart(figure: Any) -> Any:
+    """A chart as PNG for screens of high resolution: its data, and its width and height."""
+    from IPython.core.pylabtools import print_figure
+
+    return print_figure(figure, fmt="retina", base64=True)

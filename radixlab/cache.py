@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import attrgetter
 
 from radixlab.errors import (
     AlreadyLocked,
@@ -49,9 +50,7 @@ class CacheHandle:
             parts.append(node.value)
             node = node.parent
         parts.reverse()
-        slots = array("i")
-        slots.frombytes(b"".join(parts))
-        return slots
+        return array("i", b"".join(parts))
 
     def __repr__(self) -> str:
         state = "locked" if self.locked else "not locked"
@@ -64,6 +63,10 @@ class InsertResult:
 
     cached_len: int
     handle: CacheHandle
+
+
+_USE = attrgetter("timestamp", "ref_count", "hits", "priority")
+"""How a node has been used since it was created: what a split copies and a heal compares."""
 
 
 class RadixCache:
@@ -172,53 +175,59 @@ class RadixCache:
         token_ids: TokenIds,
         value: array[int],
         *,
+        limit: int | None = None,
+        border: int | None = None,
         held: CacheHandle | None = None,
         namespace: Namespace | None = None,
         priority: int = 0,
     ) -> InsertResult:
         """Make the slots `value` of the ids findable, in whole pages (step 5).
 
-        Only what is missing becomes a new leaf, with a copy of its slots. `cached_len` tokens were
-        there before: of those the tree keeps its own slots, and the caller's are duplicates. A
-        locked handle `held` on the same path saves the walk over what it covers (of which only the
-        last page is compared: for the rest the caller answers). Where the strategy wants to know,
-        each node of the path counts one hit more (but once per request: not again
-        above a handle that an insertion has returned) and is worth `priority` at least.
+        With a `limit` only so many ids and slots count, of however many there are. At a `border`
+        (floored to whole pages) an edge ends, so that what follows can be evicted first; ends of
+        insertions never heal. Only what is missing becomes a new leaf, with a copy of its slots.
+        `cached_len` tokens were there before: of those the tree keeps its own slots, and the
+        caller's are duplicates. A locked handle `held` on the same path saves the walk over what it
+        covers (of which only the last page is compared: for the rest the caller answers). Where the
+        strategy wants to know, each node of the path counts one hit more (but once per request: not
+        again above a handle that an insertion has returned) and is worth `priority` at least.
         Raises `LengthMismatch`, `NotLocked`, `ForeignHandle`, `InvalidArgument`.
         """
         key = token_ids if type(token_ids) is bytes else encode(token_ids)
-        wrong_type = type(value) is not array or value.typecode != "i"
-        if wrong_type or len(value) * TOKEN_BYTES != len(key):
-            raise _bad_value(key, value)
-        start = self.tree.root if held is None else self._held_node(held, key)
-        end = len(key) - len(key) % self.tree.page_bytes
-        node = self.tree.walk(key, end, start, namespace)
-        cached_len = node.end // TOKEN_BYTES
-        if node.end < end:
-            node = self._add_leaf(node, key[node.end : end], value[cached_len:], namespace)
-        if self._counts_hits:
-            self._count_hit(node, held, priority)
-        self._touch(node)
-        if self.observer is not None and node.path_len > cached_len:
-            self.observer(_stored(node, self.page_size))
-        return InsertResult(cached_len, CacheHandle(self, node, True))
+        end = self._checked_end(key, value, limit)
+        node = self.tree.root if held is None else self._held_node(held, key)
+        before = self.evictable_size
+        for stop in (end,) if border is None else self._stops(node.end, border, end):
+            node = self.tree.walk(key, stop, node, namespace)
+            if node.end < stop:
+                slots = value[node.end // TOKEN_BYTES : stop // TOKEN_BYTES]
+                node = self.tree.add_leaf(node, key[node.end : stop], slots, namespace)
+                self.strategy.add(node)
+                self.evictable_size += len(slots)
+            node.border = True
+        return self._inserted(node, self.evictable_size - before, held, priority)
 
     def evict(self, num_tokens: int) -> array[int]:
         """Remove unlocked leaves, the least valuable first, until `num_tokens` are gone (step 7).
 
-        Leaves go whole, so more may go than was asked; a parent that loses its last child is a leaf
-        then. Returns the removed slots, which the caller puts on the free list. Raises
-        `PoolExhausted`, before anything is removed, when fewer tokens are evictable.
+        Leaves go whole, so more may go than was asked. A parent that loses its last child is a leaf
+        then. One with a single child left heals: two parts of one leaf, cut by a match and never
+        used apart, are one edge again. No token goes with that, but the upper node does: an
+        unlocked handle that ends there is as stale as one to an evicted leaf. Returns the removed
+        slots, which the caller puts on the free list. Raises `PoolExhausted`, before anything is
+        removed, when fewer tokens are evictable.
         """
         if num_tokens > self.evictable_size:
-            raise PoolExhausted(num_tokens, 0, self.evictable_size)
+            raise PoolExhausted(num_tokens, None, self.evictable_size)
         slots, events = array("i"), []
         while len(slots) < num_tokens:
             leaf = self.strategy.pop()
             if self.observer is not None:
                 events.append(BlockRemoved(_stored(leaf, self.page_size).block_hashes))
-            self.tree.remove_leaf(leaf)
+            parent = self.tree.remove_leaf(leaf)
             slots.extend(leaf.value)
+            if len(parent.children) == 1 and not parent.border:
+                self._heal(parent)
         self.evictable_size -= len(slots)
         if self.observer is not None:
             for event in events:
@@ -288,14 +297,43 @@ class RadixCache:
         if not upper.ref_count:
             self.strategy.add(upper)
 
-    def _add_leaf(
-        self, node: RadixTreeNode, key: bytes, value: array[int], namespace: Namespace | None
-    ) -> RadixTreeNode:
-        del value[len(key) // TOKEN_BYTES :]  # half a page at the end; it is our copy
-        leaf = self.tree.add_leaf(node, key, value, namespace)
-        self.strategy.add(leaf)
-        self.evictable_size += len(value)
-        return leaf
+    def _heal(self, upper: RadixTreeNode) -> None:
+        """Undo a split of which no other branch is left, if nothing tells the parts apart."""
+        (lower,) = upper.children.values()
+        if upper.created == lower.created and _USE(upper) == _USE(lower):
+            lower.absorb_parent()
+            if not upper.ref_count:
+                self.strategy.remove(upper)
+
+    def _checked_end(self, key: bytes, value: array[int], limit: int | None) -> int:
+        """Where an insertion's whole pages end, in bytes; ids and slots must reach so far."""
+        if type(value) is not array or value.typecode != "i":
+            raise InvalidArgument("value", value, "an array of type 'i', one slot for each token")
+        end, slots_end = len(key), len(value) * TOKEN_BYTES
+        if limit is not None:
+            end, slots_end = limit * TOKEN_BYTES, min(end, slots_end, limit * TOKEN_BYTES)
+        if end != slots_end or end < 0:
+            raise LengthMismatch(end // TOKEN_BYTES, slots_end // TOKEN_BYTES)
+        return end - end % self.tree.page_bytes
+
+    def _stops(self, start: int, border: int, end: int) -> tuple[int, ...]:
+        """Where an insertion ends an edge, in bytes: at a border on its way, and at its end."""
+        cut = border * TOKEN_BYTES
+        cut -= cut % self.tree.page_bytes
+        return (cut, end) if start < cut < end else (end,)
+
+    def _inserted(
+        self, node: RadixTreeNode, added: int, held: CacheHandle | None, priority: int
+    ) -> InsertResult:
+        """The path to `node` was used; `added` tokens at its end are new."""
+        if self._counts_hits:
+            self._count_hit(node, held, priority)
+        self._touch(node)
+        cached_len = node.end // TOKEN_BYTES - added
+        if added and self.observer is not None:
+            for leaf in [n for n in node.path() if n.path_len > cached_len]:
+                self.observer(_stored(leaf, self.page_size))
+        return InsertResult(cached_len, CacheHandle(self, node, True))
 
     def _touch(self, node: RadixTreeNode) -> None:
         """Mark the path as just used, from the bottom up to the first locked node."""
@@ -331,15 +369,9 @@ class RadixCache:
         if not held.locked:
             raise NotLocked("insert below", held.cached_len)
         node, page_bytes = held.node, self.tree.page_bytes
-        if not key.startswith(node._key[-page_bytes:], max(0, node.end - page_bytes)):
+        if not key.startswith(node._key[-page_bytes:], node.end - page_bytes):
             raise InvalidArgument("held", held, "a handle on the path of the token ids")
         return node
-
-
-def _bad_value(key: bytes, value: object) -> LengthMismatch | InvalidArgument:
-    if isinstance(value, array) and value.typecode == "i":
-        return LengthMismatch(len(key) // TOKEN_BYTES, len(value))
-    return InvalidArgument("value", value, "an array of type 'i', one slot for each token")
 
 
 def _stored(node: RadixTreeNode, page_size: int) -> BlockStored:

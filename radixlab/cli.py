@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +21,29 @@ from rich.text import Text
 
 from radixlab import bench
 from radixlab.demo import Growth, ReuseReport, follow_requests, grow_tree, prove_reuse
-from radixlab.errors import RadixLabError
+from radixlab.errors import InvalidArgument, RadixLabError
 from radixlab.lifecycle import Step
-from radixlab.simulate import EVICTIONS
-from radixlab.simulate import sweep as run_sweep
+from radixlab.policies import POLICIES
+from radixlab.scheduler import SchedulerSettings
+from radixlab.simulate import EVICTIONS, Replay
+from radixlab.simulate import sweep as sweep_trace
 from radixlab.snapshot import CACHED, FREE, Snapshot
-from radixlab.sweep import draw_curve, parse_capacities, text_curve
+from radixlab.strategies import STRATEGIES
+from radixlab.sweep import (
+    draw_curve,
+    draw_runs,
+    make_jobs,
+    parse_arrivals,
+    parse_capacities,
+    parse_cost,
+    parse_names,
+    parse_pages,
+    run_table,
+    text_curve,
+)
 from radixlab.sweep import rows as sweep_rows
-from radixlab.workloads import read_trace
+from radixlab.virtual import sweep as sweep_engine
+from radixlab.workloads import WORKLOADS, Trace, read_trace
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,6 +71,12 @@ def demo(
     exact: Annotated[
         bool, typer.Option("--exact/--fast", help="Fixed tiles (identical bits), or fast kernels.")
     ] = True,
+    policy: Annotated[
+        str, typer.Option(help=f"Who goes first in part 2: {', '.join(POLICIES)}.")
+    ] = "shortest-prefill-first",
+    eviction: Annotated[
+        str, typer.Option(help=f"What is evicted first: {', '.join(STRATEGIES)}.")
+    ] = "lru",
     part: Annotated[
         list[int] | None, typer.Option(min=1, max=3, help="Only this part; may be repeated.")
     ] = None,
@@ -70,9 +93,10 @@ def demo(
     if 1 in parts:
         _show_tree(console)
     if 2 in parts:
-        _show_lifecycle(console)
+        with _refusals(Console(stderr=True)):
+            _show_lifecycle(console, policy, eviction)
     if 3 in parts:
-        report = _prove(model, device=device, page_size=page_size, exact=exact)
+        report = _prove(model, device, page_size, exact, eviction)
         if as_json:
             print(json.dumps(report.to_dict(), indent=2))
         else:
@@ -82,20 +106,19 @@ def demo(
         svg.write_text(fonts.sub("", console.export_svg(title="radixlab demo")), encoding="utf-8")
 
 
-def _prove(model: str, *, device: str | None, page_size: int, exact: bool) -> ReuseReport:
+def _prove(
+    model: str, device: str | None, page_size: int, exact: bool, eviction: str
+) -> ReuseReport:
     errors = Console(stderr=True)
-    try:
-        with errors.status("starting ...") as status:
-            return prove_reuse(
-                model,
-                device=device,
-                page_size=page_size,
-                exact=exact,
-                on_progress=lambda message: status.update(f"{message} ..."),
-            )
-    except RadixLabError as error:
-        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
-        raise typer.Exit(2) from None
+    with _refusals(errors), errors.status("starting ...") as status:
+        return prove_reuse(
+            model,
+            device=device,
+            page_size=page_size,
+            exact=exact,
+            eviction=eviction,
+            on_progress=lambda message: status.update(f"{message} ..."),
+        )
 
 
 def _heading(console: Console, title: str, question: str) -> None:
@@ -120,7 +143,8 @@ def _show_growth(console: Console, growth: Growth) -> None:
     console.print(Padding(Text(growth.tree), (0, 0, 0, 2)))
 
 
-def _show_lifecycle(console: Console) -> None:
+def _show_lifecycle(console: Console, policy: str, eviction: str) -> None:
+    steps = follow_requests(policy, eviction)
     _heading(
         console,
         "2  The life of a request: who owns which slot?",
@@ -129,7 +153,7 @@ def _show_lifecycle(console: Console) -> None:
     legend = [f"[{colour}]{mark}[/] {name}" for name, (mark, colour) in MARKS.items()]
     legend.append(f"[{PRIVATE}]1 2[/] private to R1, R2")
     console.print("One mark a slot:  " + "   ".join(legend) + "\n")
-    for step in follow_requests():
+    for step in steps:
         _show_step(console, step)
 
 
@@ -212,46 +236,107 @@ def _verdict(report: ReuseReport) -> Iterator[str]:
 
 @app.command()
 def sweep(
-    trace: Annotated[Path, typer.Option(help="A block-hash trace: JSON lines with hash_ids.")],
+    trace: Annotated[
+        Path | None, typer.Option(help="A block-hash trace: JSON lines with hash_ids.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help=f"Or, served by the engine, of {', '.join(WORKLOADS)}.")
+    ] = None,
     capacity: Annotated[
-        str, typer.Option(help='Tokens: "500k,1M,unlimited".')
-    ] = "1M,3M,10M,30M,unlimited",
-    eviction: Annotated[str, typer.Option(help=f"Of {', '.join(EVICTIONS)}.")] = "lru,belady",
+        str | None,
+        typer.Option(help='Tokens: "500k,unlimited". [1M,3M,10M,30M,unlimited; 8k,unlimited]'),
+    ] = None,
+    eviction: Annotated[
+        str | None, typer.Option(help=f"Of {', '.join(EVICTIONS)}. [lru,belady; lru]")
+    ] = None,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block of the trace.")] = 512,
+    policy: Annotated[str, typer.Option(help=f"Of {', '.join(POLICIES)}.")] = "fcfs,lpm",
+    page_size: Annotated[str, typer.Option(help='Tokens in a page: "1,16,64".')] = "16",
+    arrivals: Annotated[
+        str, typer.Option(help='"batch", "poisson:RATE", "closed:CLIENTS[:THINK SECONDS]".')
+    ] = "batch",
+    cost: Annotated[
+        str, typer.Option(help='Seconds per token and decode step, or JSON of "bench prefill".')
+    ] = "1e-4,0.02",
+    max_running: Annotated[int, typer.Option(min=1, help="Requests that run together.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of workloads, arrivals and the random policy.")] = 0,
     csv: Annotated[
         Path | None, typer.Option(help="Keep the results here; go on with what is there.")
     ] = None,
     chart: Annotated[
-        Path | None, typer.Option(help="Draw the curve into this file (.svg, .png, .pdf).")
+        Path | None, typer.Option(help="Draw the results into this file (.svg, .png, .pdf).")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1: one for each core.")] = 1,
 ) -> None:
-    """Replay a trace through caches of many sizes: what each eviction strategy would find."""
+    """Try many caches: what strategies find in a trace, what policies do to a workload.
+
+    A trace is replayed at the level of the cache (--capacity, --eviction, --block-size). Workloads
+    go through the engine on a virtual clock, with every combination of the options.
+    """
     console, errors = Console(highlight=False), Console(stderr=True)
+    with _refusals(errors):
+        if (trace is None) == (workload is None):
+            raise InvalidArgument("what to sweep", [trace, workload], "a --trace or a --workload")
+        if trace is not None:
+            requests = read_trace(trace, block_size)
+            sizes = parse_capacities(capacity or "1M,3M,10M,30M,unlimited")
+            names = parse_names(eviction or "lru,belady")
+            with _bar(errors, len(sizes) * len(names)) as advance:
+                replays = sweep_trace(
+                    [requests], sizes, names, csv_path=csv, n_jobs=jobs, on_result=advance
+                )
+            _show_replays(console, requests, replays)
+            if chart is not None:
+                draw_curve(replays, chart)
+        else:
+            make = parse_arrivals(arrivals, seed)
+            served = {name: make(make_jobs(name, seed)) for name in parse_names(workload or "")}
+            policies, names = parse_names(policy), parse_names(eviction or "lru")
+            sizes, pages = parse_capacities(capacity or "8k,unlimited"), parse_pages(page_size)
+            total = math.prod(map(len, (served, policies, names, sizes, pages)))
+            with _bar(errors, total) as advance:
+                runs = sweep_engine(
+                    served,
+                    policies,
+                    names,
+                    sizes,
+                    pages,
+                    cost=parse_cost(cost),
+                    settings=SchedulerSettings(max_running=max_running),
+                    seed=seed,
+                    csv_path=csv,
+                    n_jobs=jobs,
+                    on_result=advance,
+                )
+            console.print(run_table(runs), soft_wrap=True)
+            if chart is not None:
+                draw_runs(runs, chart)
+
+
+@contextmanager
+def _refusals(errors: Console) -> Iterator[None]:
+    """One line for whatever is refused, instead of a traceback."""
     try:
-        requests = read_trace(trace, block_size)
-        capacities = parse_capacities(capacity)
-        names = [name.strip() for name in eviction.split(",")]
-        with Progress(console=errors) as progress:
-            task = progress.add_task("sweep", total=len(capacities) * len(dict.fromkeys(names)))
-            results = run_sweep(
-                [requests],
-                capacities,
-                names,
-                csv_path=csv,
-                n_jobs=jobs,
-                on_result=lambda result: progress.advance(task),
-            )
-        if chart is not None:
-            draw_curve(results, chart)
+        yield
     except (RadixLabError, OSError, ModuleNotFoundError, UnicodeDecodeError) as error:
         errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
         raise typer.Exit(2) from None
-    header, cells = sweep_rows(results)
+
+
+@contextmanager
+def _bar(errors: Console, total: int) -> Iterator[Callable[[object], None]]:
+    """A progress bar; yields what moves it on by one result."""
+    with Progress(console=errors) as progress:
+        task = progress.add_task("sweep", total=total)
+        yield lambda result: progress.advance(task)
+
+
+def _show_replays(console: Console, trace: Trace, replays: Sequence[Replay]) -> None:
+    console.print(f"{len(trace.requests)} requests, {trace.prompt_tokens} prompt tokens.")
+    console.print("Hit rates in percent of all blocks / of all prompt tokens:\n")
+    header, cells = sweep_rows(replays)
     table = Table(*header, box=None, padding=(0, 2, 0, 0), header_style="dim")
     for row in cells:
         table.add_row(*row)
-    console.print(f"{len(requests.requests)} requests, {requests.prompt_tokens} prompt tokens.")
-    console.print("Hit rates in percent of all blocks / of all prompt tokens:\n")
     console.print(table)
-    console.print(f"\n{text_curve(results)}")
+    console.print(f"\n{text_curve(replays)}")

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from radixlab.errors import InvalidArgument, InvalidPageSize
 from radixlab.lifecycle import Step, chapter_scenario, lifecycle
 from radixlab.manager import CacheManager
+from radixlab.policies import make_policy
 from radixlab.request import Request
+from radixlab.strategies import make_strategy
 from radixlab.tokens import brief
 
 if TYPE_CHECKING:
@@ -83,9 +85,11 @@ def grow_tree() -> Iterator[Growth]:
         yield Growth(name, text, token_ids, caption, str(manager.cache))
 
 
-def follow_requests() -> Iterator[Step]:
-    """R1 and R2 of section 4.2, step by step."""
-    return chapter_scenario().steps()
+def follow_requests(
+    policy: str = "shortest-prefill-first", eviction: str = "lru"
+) -> Iterator[Step]:
+    """R1 and R2 of section 4.2, step by step; raises `InvalidArgument` for an unknown name."""
+    return chapter_scenario(make_policy(policy), eviction).steps()
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,7 @@ def prove_reuse(
     device: str | None = None,
     page_size: int = 1,
     exact: bool = True,
+    eviction: str = "lru",
     new_tokens: int = 16,
     rounds: int = 5,
     on_progress: Callable[[str], object] = lambda message: None,
@@ -181,7 +186,7 @@ def prove_reuse(
 
     Cold: each prompt alone, with a pool and a cache of its own. Warm: one after another with one
     pool and one cache. Then one cached slot is overwritten, to show that a wrong slot would be
-    noticed. Times are the best of `rounds`, in fast mode.
+    noticed. Times are the best of `rounds`, in fast mode. `eviction` names the strategy.
     """
     from radixlab.gpt2 import load_gpt2  # torch takes seconds to import
     from radixlab.serving import few_threads
@@ -192,7 +197,9 @@ def prove_reuse(
     model = load_gpt2(source, device=device)
     prompts = _encode_prompts(model)
     with few_threads(model):
-        return _prove(model, source, prompts, page_size, exact, new_tokens, rounds, on_progress)
+        return _prove(
+            model, source, prompts, page_size, exact, eviction, new_tokens, rounds, on_progress
+        )
 
 
 def _prove(
@@ -201,6 +208,7 @@ def _prove(
     prompts: list[list[int]],
     page_size: int,
     exact: bool,
+    eviction: str,
     new_tokens: int,
     rounds: int,
     on_progress: Callable[[str], object],
@@ -208,7 +216,8 @@ def _prove(
     from radixlab.gpt2 import GPT2Runner
 
     longest = max(len(p) for p in prompts) + new_tokens
-    serving = _Serving(model, page_size, len(prompts) * (longest + page_size), new_tokens)
+    num_slots = len(prompts) * (longest + page_size)
+    serving = _Serving(model, page_size, num_slots, new_tokens, eviction)
     on_progress("serving cold and warm")
     cold = [serving.serve([prompt], exact)[0] for prompt in prompts]
     manager, kv = serving.new_pool()
@@ -261,14 +270,18 @@ def _encode_prompts(model: GPT2) -> list[list[int]]:
 class _Serving:
     """Serves prompts on one model, each time through a whole lifecycle."""
 
-    def __init__(self, model: GPT2, page_size: int, num_slots: int, new_tokens: int) -> None:
+    def __init__(
+        self, model: GPT2, page_size: int, num_slots: int, new_tokens: int, eviction: str
+    ) -> None:
         self.model, self.page_size, self.new_tokens = model, page_size, new_tokens
+        self.eviction = eviction
         self.num_pages = -(-num_slots // page_size)
 
     def new_pool(self) -> tuple[CacheManager, KVPool]:
         from radixlab.kv import KVPool
 
-        manager = CacheManager(self.num_pages, self.page_size, checked=True)
+        strategy = make_strategy(self.eviction)
+        manager = CacheManager(self.num_pages, self.page_size, strategy=strategy, checked=True)
         kv = KVPool.for_model(self.model, manager.pool.total_size, page_size=self.page_size)
         return manager, kv
 

@@ -6,6 +6,7 @@ clock of your own, the same engine is a simulator.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -132,32 +133,32 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether anything is left to do."""
-        scheduler = self.scheduler
-        return bool(scheduler.waiting or scheduler.chunked or self.decoding)
+        self._forget_ended()
+        return bool(self.scheduler.waiting or self.scheduler.chunked or self.decoding)
 
     def add(self, request: Request) -> Record:
         """Queue a request.
 
-        Raises `RequestTooLong`, with both numbers, for one that fits neither the model's context
-        nor the pool, and `WrongState` for one that is known already or does not wait.
+        Raises `RequestTooLong`, with both numbers, for one that does not fit the model's context or
+        the pool, and `WrongState` for one that is known already or does not wait.
         """
         self.manager.check_can_start(request)
         if request in self.records:
             raise WrongState("add", request.request_id, "in the queue", "new")
         if self.context is not None and request.max_len > self.context:
             raise RequestTooLong(request.request_id, request.max_len, self.context, "context")
-        self.scheduler.waiting[request] = None
+        self.scheduler.add(request)
         record = self.records[request] = Record(request, self.clock())
         return record
 
     def abort(self, request: Request) -> None:
         """End a request wherever it is; what it has computed of its prompt may stay cached.
 
-        Raises `DoubleFree` for one that has ended already.
+        Raises `DoubleFree` for one that has ended already. Releasing it at the manager, also while
+        tokens are streamed, does the same.
         """
         self.manager.release(request)
-        self.scheduler.remove(request)
-        self.decoding.pop(request, None)
+        self._forget_ended()
 
     def stream(self) -> Iterator[Token]:
         """Step until nothing is left to do; yield each token as soon as it is drawn.
@@ -174,6 +175,7 @@ class Engine:
         then tried again one by one. Raises `PoolExhausted` when nothing can run because somebody
         outside this engine holds the pool.
         """
+        self._forget_ended()
         start, totals = self.clock(), self.totals
         if chunks := self.scheduler.next_chunks():
             self._note_admissions(chunks)
@@ -192,6 +194,11 @@ class Engine:
             pool, evictable = self.manager.pool, self.manager.cache.evictable_size
             raise PoolExhausted(next(iter(waiting)).max_len, pool.free_size, evictable)
         return tokens
+
+    def _forget_ended(self) -> None:
+        self.scheduler.forget_ended()
+        for request in [r for r in self.decoding if r.state is not RequestState.RUNNING]:
+            del self.decoding[request]
 
     def _note_admissions(self, chunks: Sequence[Chunk]) -> None:
         now = self.clock()
@@ -222,10 +229,16 @@ class Engine:
     def _attempt(self, compute: Compute, chunks: Sequence[Chunk]) -> list[tuple[Chunk, int]]:
         """Compute all at once; if that fails, one by one, to find out for whom it does.
 
-        A pass writes only to slots that its requests own alone, so it can be repeated.
+        A pass writes only to slots that its requests own alone, so it can be repeated. Ctrl-C ends
+        the requests of a prefill pass, and leaves those that decode as they were.
         """
         try:
-            return list(zip(chunks, compute(chunks), strict=True))
+            tokens = [operator.index(token) for token in compute(chunks)]
+            return list(zip(chunks, tokens, strict=True))
+        except (KeyboardInterrupt, SystemExit):
+            for request in [c.request for c in chunks if c.request not in self.decoding]:
+                self.abort(request)
+            raise
         except Exception as error:
             if len(chunks) > 1:
                 return [pair for chunk in chunks for pair in self._attempt(compute, [chunk])]

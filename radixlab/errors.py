@@ -72,7 +72,10 @@ class AlreadyLocked(RadixLabError):
 
 
 class StaleHandle(RadixLabError):
-    """The matched prefix was evicted before it was locked: matched is not yet held."""
+    """The matched prefix was evicted before it was locked: matched is not yet held.
+
+    Or its last node has become part of a longer one, when a split was undone.
+    """
 
     def __init__(self, cached_len: int) -> None:
         self.cached_len = cached_len
@@ -116,9 +119,11 @@ class DoubleFree(RadixLabError):
 class PoolExhausted(RadixLabError):
     """More slots asked for than are free, even after evicting all that may be evicted."""
 
-    def __init__(self, asked: int, free: int, evictable: int = 0) -> None:
+    def __init__(self, asked: int, free: int | None, evictable: int = 0) -> None:
         self.asked, self.free, self.evictable = asked, free, evictable
-        super().__init__(f"asked for {asked} slots; {free} are free and {evictable} evictable")
+        there = f"{evictable} are evictable" if free is None else f"{free} are free"
+        also = "" if free is None else f" and {evictable} evictable"
+        super().__init__(f"asked for {asked} slots; {there}{also}")
 
 
 class RequestTooLong(RadixLabError, ValueError):

@@ -6,7 +6,7 @@ lock, allocate (evicting if short), prefill and insert, decode, unlock, free. Ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -18,11 +18,13 @@ from radixlab.scheduler import (
     Matched,
     ModelRunner,
     NullRunner,
+    PrefixAware,
     SchedulePolicy,
     fcfs,
     shortest_prefill_first,
 )
-from radixlab.snapshot import Changes, Snapshot, diff, take_snapshot
+from radixlab.snapshot import Changes, Snapshot, diff, snapshot_tree, take_snapshot
+from radixlab.strategies import make_strategy
 from radixlab.tokens import brief
 from radixlab.tree import RadixTreeNode
 
@@ -79,7 +81,7 @@ class Recorder:
             number=number,
             name=name or function.__name__,
             caption=caption,
-            function=f"{function.__module__}.{function.__qualname__}",
+            function=f"{function.__module__}.{getattr(function, '__qualname__', 'policy')}",
             request_id=None if request is None else str(request.request_id),
             nodes=() if node is None else tuple(n.uuid for n in node.path()),
             changes=diff(before, after),
@@ -111,7 +113,7 @@ def lifecycle(
     life = _Life(Recorder(manager, queue), runner or NullRunner())
     try:
         while queue := [r for r in queue if r.state is RequestState.WAITING]:
-            ordered = policy((yield from life.match_all(queue)))
+            ordered = arrange(policy, (yield from life.match_all(queue)), manager.running)
             yield life.schedule(ordered, policy)
             batch = yield from life.start_batch(ordered[:batch_size])
             yield from life.prefill(batch)
@@ -125,17 +127,28 @@ def lifecycle(
             manager.release(request)
 
 
+def arrange(
+    policy: SchedulePolicy, waiting: Sequence[Matched], running: Collection[Request] = ()
+) -> list[Matched]:
+    """The order of a policy of either kind, for requests that have been matched."""
+    if isinstance(policy, PrefixAware):
+        return policy(waiting)
+    matched = {each.request: each for each in waiting}
+    return [matched[request] for request in policy(list(matched), running)]
+
+
 class _Life:
     """The steps of `lifecycle`: each is a call into the core and a caption."""
 
     def __init__(self, recorder: Recorder, runner: ModelRunner) -> None:
         self.recorder, self.manager, self.runner = recorder, recorder.manager, runner
+        self.prefilled_tokens = 0
 
     def match_all(self, waiting: Sequence[Request]) -> Generator[Step, None, list[Matched]]:
         matched = []
         for request in waiting:
             handle = self.manager.match(request)
-            matched.append(Matched(request, handle))
+            matched.append(Matched(request, handle, self.prefilled_tokens))
             caption = f"{handle.cached_len} of {_count(request.num_tokens, 'token')} are cached"
             if handle.cached_len:
                 caption += f", at {_slots(handle.value)}. Found is not yet held"
@@ -144,7 +157,7 @@ class _Life:
 
     def schedule(self, ordered: Sequence[Matched], policy: SchedulePolicy) -> Step:
         lengths = ", ".join(f"{m.request.request_id} ({m.uncached_len})" for m in ordered)
-        name = policy.__name__.replace("_", "-")
+        name = getattr(policy, "__name__", "the policy").replace("_", "-")
         caption = f"{name} puts them in this order, with the tokens left to compute: {lengths}"
         place = {m.request: i for i, m in enumerate(ordered)}
         self.recorder.requests.sort(key=lambda r: place.get(r, -1))
@@ -153,7 +166,7 @@ class _Life:
     def start_batch(self, ordered: Sequence[Matched]) -> Generator[Step, None, list[Request]]:
         """Admit requests in order until one does not fit, each with the slots of its prompt."""
         batch: list[Request] = []
-        for request, _ in ordered:
+        for request in (each.request for each in ordered):
             if request.state is not RequestState.WAITING:
                 continue
             promised = sum(self.manager.remaining_size(r) for r in _running(batch))
@@ -197,10 +210,10 @@ class _Life:
 
     def evict(self, request: Request, needed: int, shortage: int) -> Step:
         free = self.manager.pool.free_size
-        nodes = {node.uuid: node for node in self.manager.cache.tree.nodes()}
+        before = snapshot_tree(self.manager.cache.tree)
         slots = self.manager.evict(shortage)
-        left = {node.uuid for node in self.manager.cache.tree.nodes()}
-        gone = " and ".join(brief(nodes[uuid].key) for uuid in nodes if uuid not in left)
+        freed = set(slots)
+        gone = " and ".join(brief(n.key) for n in before if not freed.isdisjoint(n.value))
         caption = (
             f"{_count(needed, 'slot')} needed, {free} free: the leaf {gone} goes, "
             f"since nobody holds it, and {_slots(slots)} are free again"
@@ -213,6 +226,7 @@ class _Life:
         if not chunks:
             return
         for chunk, token in zip(chunks, self.runner.prefill(chunks), strict=True):
+            self.prefilled_tokens += chunk.end - chunk.start
             chunk.request.computed_len = chunk.end
             chunk.request.output.append(token)
         work = "; ".join(_prefill_caption(chunk) for chunk in chunks)
@@ -336,12 +350,14 @@ class Scenario(NamedTuple):
         return lifecycle(manager, requests, policy=policy, runner=runner, batch_size=batch_size)
 
 
-def chapter_scenario() -> Scenario:
+def chapter_scenario(
+    policy: SchedulePolicy = shortest_prefill_first, eviction: str = "lru"
+) -> Scenario:
     """R1 and R2 of section 4.2: a pool of 8 slots in which S = [900, 10, 11, 12] holds p0 to p3.
 
-    Two aborted requests leave the free list as p6, p7, p4, p5.
+    Two aborted requests leave the free list as p6, p7, p4, p5. `eviction` names the strategy.
     """
-    manager = CacheManager(8, checked=True)
+    manager = CacheManager(8, strategy=make_strategy(eviction), checked=True)
     shared = [900, 10, 11, 12]
     _serve(manager, Request(shared, request_id="S"))
     aborted = [Request([1, 2], request_id="Y"), Request([3, 4], request_id="Z")]
@@ -354,7 +370,7 @@ def chapter_scenario() -> Scenario:
         Request([*shared, 31, 32], request_id="R1"),
         Request([*shared, 41, 42, 43], request_id="R2"),
     ]
-    return Scenario(manager, waiting, shortest_prefill_first)
+    return Scenario(manager, waiting, policy)
 
 
 def race_scenario() -> Scenario:

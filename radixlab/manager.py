@@ -12,7 +12,6 @@ from radixlab.cache import CacheHandle, InsertResult, RadixCache
 from radixlab.errors import (
     DoubleFree,
     InvalidArgument,
-    LengthMismatch,
     PoolExhausted,
     RequestTooLong,
     WrongState,
@@ -21,7 +20,8 @@ from radixlab.events import Observer
 from radixlab.eviction import EvictionStrategy
 from radixlab.pool import PageAllocator
 from radixlab.request import Request, RequestState
-from radixlab.tokens import TOKEN_BYTES
+
+WAITING, RUNNING = RequestState.WAITING, RequestState.RUNNING
 
 
 class CacheManager:
@@ -61,12 +61,17 @@ class CacheManager:
         """`num_tokens` rounded down to whole pages."""
         return num_tokens - num_tokens % self.page_size
 
-    def check_can_start(self, request: Request) -> None:
-        """Raise `WrongState` unless it waits, `RequestTooLong` if the whole pool is too small."""
-        self._require(request, RequestState.WAITING, "start")
+    def check_can_start(self, request: Request) -> int:
+        """How many slots the request will ever need, in whole pages.
+
+        Raises `WrongState` unless it waits, `RequestTooLong` if the whole pool is too small.
+        """
+        if request.state is not WAITING:
+            raise WrongState("start", request.request_id, request.state, WAITING)
         needed = self.round_up(request.max_len)
         if needed > self.pool.total_size:
             raise RequestTooLong(request.request_id, needed, self.pool.total_size)
+        return needed
 
     def match(self, request: Request) -> CacheHandle:
         """Step 1: the longest cached prefix of the request, as a handle that holds nothing yet.
@@ -93,14 +98,14 @@ class CacheManager:
         self._start(request, handle)
 
     def admit(self, request: Request, reserved: int = 0) -> bool:
-        """Match and lock the request if all it will ever need can be had; else change nothing.
+        """Match and lock the request if all it will ever need can be had; else hold nothing.
 
         `reserved` slots are promised to others. The size is checked before and after locking, as
         in mini-SGLang's PrefillAdder: a prefix that is held is no longer there to be evicted.
         """
-        self.check_can_start(request)
+        needed = self.check_can_start(request) + reserved
         handle = self.match(request)
-        needed = self.round_up(request.max_len) - handle.cached_len + reserved
+        needed -= handle.cached_len
         if needed > self.available_size:
             return False
         self.cache.lock(handle)
@@ -125,12 +130,13 @@ class CacheManager:
         Only what its page table lacks is allocated, in whole pages, and the cache evicts first if
         the free list is too short. Raises `PoolExhausted` before anything is evicted.
         """
-        self._require(request, RequestState.RUNNING, "allocate for")
+        if request not in self.running:
+            raise _not_running("allocate for", request)
         missing = self.round_up(num_tokens) - len(request.page_table)
-        if missing > self.available_size:
-            raise PoolExhausted(missing, self.pool.free_size, self.cache.evictable_size)
-        if missing > self.pool.free_size:
-            self.evict(missing - self.pool.free_size)
+        if missing > (free := self.pool.free_size):
+            if missing > self.available_size:
+                raise PoolExhausted(missing, free, self.cache.evictable_size)
+            self.evict(missing - free)
         slots = self.pool.allocate(max(0, missing) // self.page_size)
         request.page_table.extend(slots)
         return slots
@@ -147,36 +153,27 @@ class CacheManager:
 
         Called after prefill and again at the end, when the output is inserted below the prompt: the
         border between both stays a border of nodes, so that the output can be evicted first.
-        """
-        self._require(request, RequestState.RUNNING, "cache")
-        assert request.handle is not None
-        have = min(len(request.page_table), request.num_tokens)
-        if request.computed_len > have:
-            raise LengthMismatch(request.computed_len, have)
-        border = self.round_down(request.prompt_len)
-        found = border
-        if request.handle.cached_len < border < self.round_down(request.computed_len):
-            found = self._insert(request, border).cached_len
-        result = self._insert(request, request.computed_len)
-        if found < border:
-            result.cached_len = found
-        return result
 
-    def _insert(self, request: Request, end: int) -> InsertResult:
-        """Insert the first `end` positions and hold them.
-
-            position   0 ....... held ....... found ....... cached ...... end of the page table
-            before     | tree    | request    | request     | request    |
-            after      | tree    | free       | tree        | request    |
+            position      0 ....... held ...... found ...... cached ..... end of the page table
+            owner before  | tree    | request   | request    | request    |
+            owner after   | tree    | free list | tree       | request    |
+            table after   | same    | the tree's| same       | same       |
 
         In `held .. found` somebody else was faster: those slots are duplicates. They are freed, and
         the page table is pointed at the tree's slots before anyone can reuse its own.
         """
+        if request not in self.running:
+            raise _not_running("cache", request)
         old, table = request.handle, request.page_table
         assert old is not None
-        key = request.tokens[: end * TOKEN_BYTES]
         result = self.cache.insert_prefix(
-            key, table[:end], held=old, namespace=request.namespace, priority=request.priority
+            request.tokens,
+            table,
+            limit=request.computed_len,
+            border=request.prompt_len,
+            held=old,
+            namespace=request.namespace,
+            priority=request.priority,
         )
         held, found, new = old.cached_len, result.cached_len, result.handle
         self.cache.move_lock(old, new)
@@ -189,7 +186,8 @@ class CacheManager:
 
     def unlock(self, request: Request) -> None:
         """Step 6: let go of the prefix, which stays cached, evictable if nobody else holds it."""
-        self._require(request, RequestState.RUNNING, "unlock")
+        if request not in self.running:
+            raise _not_running("unlock", request)
         assert request.handle is not None
         self.cache.unlock(request.handle)
 
@@ -198,7 +196,8 @@ class CacheManager:
 
         Ends the request: finished if it has all its tokens, else aborted. Returns the slots.
         """
-        self._require(request, RequestState.RUNNING, "free the slots of")
+        if request not in self.running:
+            raise _not_running("free the slots of", request)
         assert request.handle is not None
         if request.handle.locked:
             raise WrongState("free the slots of", request.request_id, "locked", "unlocked")
@@ -214,10 +213,10 @@ class CacheManager:
 
         Raises `DoubleFree` for a request that has ended already.
         """
-        if request.state is RequestState.WAITING:
+        if request.state is WAITING:
             request.state = RequestState.ABORTED
             return
-        if request.state is not RequestState.RUNNING:
+        if request.state is not RUNNING:
             raise DoubleFree(f"{request.state} request {request.request_id}", request.max_len, 0)
         if request.handle is not None and request.handle.locked:
             self.unlock(request)
@@ -245,7 +244,7 @@ class CacheManager:
 
     def _check_running(self, request: Request) -> None:
         handle, table = request.handle, request.page_table
-        assert request.state is RequestState.RUNNING and handle is not None
+        assert request.state is RUNNING and handle is not None
         held = not handle.locked or table[: handle.cached_len] == handle.value
         assert held, "a page table left the tree's slots"
         assert handle.cached_len <= request.computed_len <= len(table) == self.round_up(len(table))
@@ -253,14 +252,14 @@ class CacheManager:
     def _start(self, request: Request, handle: CacheHandle) -> None:
         request.handle, request.page_table = handle, handle.value
         request.cache_hit_len = request.computed_len = handle.cached_len
-        request.state = RequestState.RUNNING
+        request.state = RUNNING
         self.running[request] = None
 
-    def _require(self, request: Request, state: RequestState, action: str) -> None:
-        if request.state is not state:
-            raise WrongState(action, request.request_id, request.state, state)
-        if state is RequestState.RUNNING and request not in self.running:
-            raise WrongState(action, request.request_id, "running elsewhere", "running here")
+
+def _not_running(action: str, request: Request) -> WrongState:
+    if request.state is RUNNING:
+        return WrongState(action, request.request_id, "running elsewhere", "running here")
+    return WrongState(action, request.request_id, request.state, RUNNING)
 
 
 def _is_prefix(handle: CacheHandle, request: Request) -> bool:

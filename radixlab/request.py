@@ -44,6 +44,9 @@ class Sampling:
             raise InvalidArgument("seed", self.seed, "an integer")
 
 
+NO_TOKENS: frozenset[int] = frozenset()
+
+
 class Request:
     """One prompt to be continued by up to `max_new_tokens` tokens.
 
@@ -51,7 +54,8 @@ class Request:
     it may be. Raises `EmptyPrompt`, `InvalidTokenId`, and `InvalidArgument` for fewer than one new
     token. Only requests of an equal `namespace` share its prefix. It ends early when it has
     drawn one of `stop_token_ids` (and keeps it), and draws as `sampling` says, without it greedily.
-    A higher `priority` is worth more wherever priorities count (eviction strategy `priority`).
+    A higher `priority` is worth more wherever priorities count (`radixlab.policies`, eviction
+    strategy `priority`); requests of one `routing_key` want to run together.
 
     While it runs, the manager keeps here what the request holds: `handle`, the locked prefix;
     `page_table`, one token slot for each position from 0 on that has one; and `computed_len`, how
@@ -67,9 +71,10 @@ class Request:
         *,
         request_id: Hashable = None,
         namespace: Namespace | None = None,
-        stop_token_ids: Iterable[int] = (),
+        stop_token_ids: Iterable[int] = NO_TOKENS,
         sampling: Sampling | None = None,
         priority: int = 0,
+        routing_key: str = "",
     ) -> None:
         self.prompt = encode(prompt)
         if not self.prompt:
@@ -84,9 +89,18 @@ class Request:
             raise InvalidArgument("priority", priority, "an integer")
         if sampling is not None and not isinstance(sampling, Sampling):
             raise InvalidArgument("sampling", sampling, "a Sampling, or None, which is greedy")
+        self.prompt_len = len(self.prompt) // TOKEN_BYTES
+        """Tokens of the prompt."""
         self.max_new_tokens = max_new_tokens
-        self.stop_token_ids = frozenset(decode(encode(stop_token_ids)))
-        self.sampling, self.priority = sampling, priority
+        self.max_len = self.prompt_len + max_new_tokens - 1
+        """Positions whose K and V this request will ever need.
+
+        The last token to be drawn is not one of them: nothing is computed after it.
+        """
+        self.stop_token_ids = NO_TOKENS
+        if stop_token_ids is not NO_TOKENS:
+            self.stop_token_ids = frozenset(decode(encode(stop_token_ids)))
+        self.sampling, self.priority, self.routing_key = sampling, priority, routing_key
         self.request_id = next(self._ids) if request_id is None else request_id
         self.namespace = namespace
         self.output: array[int] = array("i")
@@ -97,22 +111,9 @@ class Request:
         self.computed_len = 0
 
     @property
-    def prompt_len(self) -> int:
-        """Tokens of the prompt."""
-        return len(self.prompt) // TOKEN_BYTES
-
-    @property
     def num_tokens(self) -> int:
         """Tokens of the prompt and of the output so far."""
-        return len(self.prompt) // TOKEN_BYTES + len(self.output)
-
-    @property
-    def max_len(self) -> int:
-        """Positions whose K and V this request will ever need.
-
-        The last token to be drawn is not one of them: nothing is computed after it.
-        """
-        return self.prompt_len + self.max_new_tokens - 1
+        return self.prompt_len + len(self.output)
 
     @property
     def tokens(self) -> bytes:

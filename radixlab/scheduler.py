@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import update_wrapper
 from typing import NamedTuple, Protocol
 
 from radixlab.cache import CacheHandle
 from radixlab.errors import InvalidArgument
 from radixlab.manager import CacheManager
-from radixlab.request import Request
+from radixlab.request import Request, RequestState
 from radixlab.tokens import TOKEN_BYTES
 from radixlab.tree import RadixTree
 
 
 class Matched(NamedTuple):
-    """A waiting request and the cached prefix that was found for it."""
+    """A waiting request and the cached prefix that was found for it.
+
+    `waited`: tokens that were prefilled since it arrived. `deprioritised`: see `mark_repeated`.
+    """
 
     request: Request
     handle: CacheHandle
+    waited: int = 0
+    deprioritised: bool = False
 
     @property
     def uncached_len(self) -> int:
@@ -28,24 +33,37 @@ class Matched(NamedTuple):
         return self.request.num_tokens - self.handle.cached_len
 
 
-SchedulePolicy = Callable[[Sequence[Matched]], list[Matched]]
-"""Puts the waiting requests, given in order of arrival, into the order in which they should run."""
+PrefixUnaware = Callable[[Sequence[Request], Collection[Request]], list[Request]]
+"""A policy that looks at requests alone: (waiting, in order of arrival; running) -> order."""
 
 
-def fcfs(waiting: Sequence[Matched]) -> list[Matched]:
+class PrefixAware:
+    """Makes a policy of a function that sorts by what was found in the cache (a decorator)."""
+
+    __name__: str
+
+    def __init__(self, sort: Callable[[Sequence[Matched]], list[Matched]]) -> None:
+        self._sort = sort
+        update_wrapper(self, sort)
+
+    def __call__(self, waiting: Sequence[Matched]) -> list[Matched]:
+        """The waiting requests, given in order of arrival, in the order in which to run."""
+        return self._sort(waiting)
+
+
+SchedulePolicy = PrefixUnaware | PrefixAware
+"""All of them, by name: `radixlab.policies`."""
+
+
+def fcfs(waiting: Sequence[Request], running: Collection[Request] = ()) -> list[Request]:
     """First come, first served: the order of arrival, whatever is cached (mini-SGLang)."""
     return list(waiting)
 
 
+@PrefixAware
 def shortest_prefill_first(waiting: Sequence[Matched]) -> list[Matched]:
     """The shortest uncached suffix first; ties in order of arrival (SGLang's schedule_policy)."""
-    return sorted(waiting, key=lambda matched: max(1, matched.uncached_len))
-
-
-POLICIES: dict[str, SchedulePolicy] = {
-    "fcfs": fcfs,
-    "shortest-prefill-first": shortest_prefill_first,
-}
+    return sorted(waiting, key=lambda each: (each.deprioritised, max(1, each.uncached_len)))
 
 
 class Chunk(NamedTuple):
@@ -96,10 +114,11 @@ class SchedulerSettings:
     """How much runs at once, in tokens and requests.
 
     `prefill_budget`: tokens that one prefill pass may compute; a longer prompt is cut into chunks.
-    `max_running`: requests that run at the same time. `max_matched`: with more requests waiting,
-    only the first that many are considered, in order of arrival (SGLang falls back to fcfs too).
-    `in_batch_check`, `in_batch_defer`: see `compute_once`. Without `cache` nothing is inserted,
-    and so nothing is ever found.
+    `max_running`: requests that run at the same time. `max_matched`: of a longer queue only the
+    first are considered, and a prefix-aware policy gives way to fcfs (SGLang: lpm and hrrn, above
+    128). `in_batch_check`, `in_batch_defer`: see `mark_repeated`; who is marked waits, where SGLang
+    only puts him last. Without `cache` nothing is inserted, nothing found, and the order that of
+    arrival unless the policy is prefix-unaware.
     """
 
     prefill_budget: int = 4096
@@ -115,35 +134,36 @@ class SchedulerSettings:
                 raise InvalidArgument(name, getattr(self, name), "1 or more")
 
 
-def compute_once(
-    ordered: Sequence[Matched],
+def mark_repeated(
+    waiting: Sequence[Matched],
     settings: SchedulerSettings,
     started: Sequence[Request] = (),
 ) -> list[Matched]:
-    """SGLang's in-batch prefix check: whom to leave for the next pass, since this one helps them.
+    """SGLang's in-batch prefix check: mark whom this pass helps, and who should wait for the next.
 
     Insertion comes after the forward pass, so requests that arrive together with one prefix don't
     find each other in the cache, and each would compute it. So a tree of this pass alone is filled
     in order, with the `started` prompts first; whoever would find there at least `in_batch_defer`
-    tokens more than in the cache is left out: in the next pass they are cached. Checked are
+    tokens more than in the cache is `deprioritised`: in the next pass they are cached. Checked are
     requests with at most `in_batch_check` tokens cached (None: all, -1: nobody; SGLang: 32).
     """
-    if settings.in_batch_check == -1 or not ordered:
-        return list(ordered)
-    tree = RadixTree(ordered[0].handle.cache.page_size)
+    if settings.in_batch_check == -1 or not waiting:
+        return list(waiting)
+    tree = RadixTree(waiting[0].handle.cache.page_size)
     for request in started:
         _insert(tree, request)
-    kept = []
-    for matched in ordered:
+    marked = []
+    for matched in waiting:
         request, found = matched.request, matched.handle.cached_len
         if settings.in_batch_check is None or found <= settings.in_batch_check:
             limit = (request.num_tokens - 1) * TOKEN_BYTES
             ahead = tree.walk(request.tokens, limit, tree.root, request.namespace)
             if ahead.end // TOKEN_BYTES - found >= settings.in_batch_defer:
-                continue
-            _insert(tree, request)
-        kept.append(matched)
-    return kept
+                matched = matched._replace(deprioritised=True)
+            else:
+                _insert(tree, request)
+        marked.append(matched)
+    return marked
 
 
 def _insert(tree: RadixTree, request: Request) -> None:
@@ -156,7 +176,7 @@ def _insert(tree: RadixTree, request: Request) -> None:
 
 
 class Scheduler:
-    """The waiting queue, and who of it computes what in the next prefill pass.
+    """The waiting queue, and what of it is computed in the next prefill pass.
 
     The rules are those of mini-SGLang's PrefillAdder: a request is admitted when all it will ever
     need can be had beside what those running may still ask for, so nobody is ever thrown out again;
@@ -172,25 +192,36 @@ class Scheduler:
     ) -> None:
         self.manager, self.policy = manager, policy
         self.settings = settings or SchedulerSettings()
-        self.waiting: dict[Request, None] = {}
+        self.waiting: dict[Request, int] = {}  # and how much had been prefilled when it arrived
         self.chunked: Request | None = None
+        self.prefilled_tokens = 0
 
-    def remove(self, request: Request) -> None:
-        """Forget a request, whether it waits or is in the middle of its prompt."""
-        self.waiting.pop(request, None)
-        if self.chunked is request:
+    def add(self, request: Request) -> None:
+        """Let a request wait."""
+        self.waiting[request] = self.prefilled_tokens
+
+    def forget_ended(self) -> None:
+        """Drop what has ended, by whatever hand, from the queue and the middle of its prompt."""
+        for request in [r for r in self.waiting if r.state is not RequestState.WAITING]:
+            del self.waiting[request]
+        if self.chunked is not None and self.chunked.state is not RequestState.RUNNING:
             self.chunked = None
 
     def next_chunks(self) -> list[Chunk]:
-        """Admit what fits, give it slots, and return the pass: none if nothing can be prefilled."""
+        """Admit what fits, give it slots, and return the pass: none if nothing can be prefilled.
+
+        The policy, which may be anybody's, is asked before anything changes.
+        """
         budget, running = self.settings.prefill_budget, self.manager.running
+        most = self.settings.max_running
         started = [] if self.chunked is None else [self.chunked]
+        left = sum(request.num_tokens - request.computed_len for request in started)
+        ordered = self._order(started) if left < budget and len(running) < most else []
         chunks = [self._cut(request, budget) for request in started]
         budget -= sum(chunk.end - chunk.start for chunk in chunks)
         reserved = sum(map(self.manager.remaining_size, running))
-        for request, _ in self._order(started) if budget else ():
-            full = not budget or len(running) >= self.settings.max_running
-            if full or not self.manager.admit(request, reserved):
+        for request in [r for r in ordered if r.state is RequestState.WAITING]:
+            if not budget or len(running) >= most or not self.manager.admit(request, reserved):
                 break
             del self.waiting[request]
             chunks.append(chunk := self._cut(request, budget))
@@ -198,21 +229,27 @@ class Scheduler:
             reserved += self.manager.remaining_size(request)
         return chunks
 
-    def _order(self, started: Sequence[Request]) -> list[Matched]:
+    def _order(self, started: Sequence[Request]) -> list[Request]:
         """Match those who wait and sort them, without those who had better wait for others."""
-        settings = self.settings
+        settings, policy, waiting = self.settings, self.policy, list(self.waiting)
+        if not isinstance(policy, PrefixAware):
+            waiting = policy(waiting, self.manager.running)
+        if not settings.cache:
+            return waiting
         matched = [
-            Matched(request, self.manager.match(request))
-            for request in islice(self.waiting, settings.max_matched)
+            Matched(each, self.manager.match(each), self.prefilled_tokens - self.waiting[each])
+            for each in waiting[: settings.max_matched]
         ]
-        policy = self.policy if len(self.waiting) <= settings.max_matched else fcfs
-        ordered = policy(matched)
-        return compute_once(ordered, settings, started) if settings.cache else list(ordered)
+        matched = mark_repeated(matched, settings, started)
+        if isinstance(policy, PrefixAware) and len(waiting) <= settings.max_matched:
+            matched = policy(matched)
+        return [each.request for each in matched if not each.deprioritised]
 
     def _cut(self, request: Request, budget: int) -> Chunk:
         """As much of the request as the budget allows, with slots for it."""
         start = request.computed_len
         end = min(start + budget, request.num_tokens)
         self.manager.allocate(request, end)
+        self.prefilled_tokens += end - start
         self.chunked = request if end < request.num_tokens else None
         return Chunk(request, start, end)

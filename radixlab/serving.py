@@ -16,8 +16,10 @@ from radixlab.eviction import EvictionStrategy
 from radixlab.gpt2 import GPT2, GPT2Runner, load_gpt2
 from radixlab.kv import KVPool
 from radixlab.manager import CacheManager
+from radixlab.policies import make_policy
 from radixlab.request import Request, Sampling
-from radixlab.scheduler import POLICIES, SchedulePolicy, SchedulerSettings
+from radixlab.scheduler import SchedulePolicy, SchedulerSettings
+from radixlab.strategies import make_strategy
 from radixlab.tokens import Namespace, TokenIds
 
 __all__ = ["Result", "Sampling", "Served", "Server", "few_threads", "serve"]
@@ -85,8 +87,9 @@ class Server:
     `model` is a `GPT2` or what `load_gpt2` takes. `pool_tokens` (default: 16 full contexts) is
     rounded up to whole pages. `cache=False` computes every prompt in full. `exact` makes a
     request's tokens and logits the same bits whatever is cached and whoever shares the batch.
-    `policy` is a name in `radixlab.scheduler.POLICIES` or a function; `settings` are the
-    scheduler's, `strategy` is what evicts. Raises `InvalidArgument`, `InvalidPageSize`.
+    `policy` (a name in `radixlab.policies.POLICIES`) says who runs next, `strategy` (a name in
+    `radixlab.strategies.STRATEGIES`) what is evicted; either may be your own. `settings` are the
+    scheduler's. Raises `InvalidArgument`, `InvalidPageSize`.
     """
 
     def __init__(
@@ -98,20 +101,20 @@ class Server:
         pool_tokens: int | None = None,
         exact: bool = False,
         policy: str | SchedulePolicy = "fcfs",
-        strategy: EvictionStrategy | None = None,
+        strategy: str | EvictionStrategy = "lru",
         settings: SchedulerSettings | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         self.model = model if isinstance(model, GPT2) else load_gpt2(model, device=device)
-        if isinstance(policy, str) and policy not in POLICIES:
-            raise InvalidArgument("policy", policy, f"one of {', '.join(POLICIES)}, or a function")
-        self.policy = POLICIES[policy] if isinstance(policy, str) else policy
-        self.settings = replace(settings or SchedulerSettings(), cache=cache)
+        self.policy = make_policy(policy) if isinstance(policy, str) else policy
+        settings = settings or SchedulerSettings()
+        self.settings = replace(settings, cache=cache and settings.cache)
         context = self.model.config.context
         if pool_tokens is None:
             pool_tokens = DEFAULT_CONTEXTS * context
         num_pages = -(-pool_tokens // page_size) if page_size > 0 else 0
-        self.manager = CacheManager(num_pages, page_size, strategy=strategy)
+        evicts = make_strategy(strategy) if isinstance(strategy, str) else strategy
+        self.manager = CacheManager(num_pages, page_size, strategy=evicts)
         kv = KVPool.for_model(self.model, self.manager.pool.total_size, page_size)
         self.runner = GPT2Runner(self.model, kv, exact=exact)
 
@@ -210,6 +213,7 @@ def serve(
     pool_tokens: int | None = None,
     exact: bool = False,
     policy: str | SchedulePolicy = "fcfs",
+    strategy: str | EvictionStrategy = "lru",
     settings: SchedulerSettings | None = None,
     sampling: Sampling | None = None,
     stop_token_ids: Iterable[int] = (),
@@ -224,6 +228,7 @@ def serve(
         pool_tokens=pool_tokens,
         exact=exact,
         policy=policy,
+        strategy=strategy,
         settings=settings,
     )
     return server.serve(

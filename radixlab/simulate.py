@@ -8,12 +8,11 @@ last token is always computed is left out here; it belongs to the manager.
 
 from __future__ import annotations
 
-import csv
 import random
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import product
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import Any, Protocol
 
 from radixlab.cache import RadixCache
 from radixlab.errors import InvalidArgument
-from radixlab.eviction import STRATEGIES, make_strategy
+from radixlab.grid import Grid
+from radixlab.strategies import STRATEGIES, make_strategy
 from radixlab.tokens import TOKEN_BYTES, TokenIds, encode
 from radixlab.workloads import Trace
 
@@ -173,10 +173,6 @@ def _check(trace: Trace, capacity: int | None, eviction: str) -> None:
 
 
 # --- sweeps ------------------------------------------------------------------------------------
-Point = tuple[str, str, int | None, str]
-"""One run of a grid: the trace's name and fingerprint, the capacity, the strategy."""
-
-
 def sweep(
     traces: Sequence[Trace],
     capacities: Sequence[int | None] = (None,),
@@ -188,74 +184,19 @@ def sweep(
 ) -> list[Replay]:
     """Replay every trace with every capacity under every strategy, and return them in that order.
 
-    Each result is appended to `csv_path` as soon as it is there, and what that file has already is
-    not run again: an interrupted sweep goes on where it was. `on_result` is told of each, in order
-    of completion, those from the file first. Runs go through joblib: `n_jobs` processes, or what
-    `joblib.parallel_config` has set up, such as a Dask or Ray cluster.
-    Raises `InvalidArgument`, before anything runs, for what `replay` refuses and for a file that is
-    no such CSV; `ModuleNotFoundError` without joblib.
+    The options are those of `Grid.run`: an interrupted sweep goes on where it was. Raises what that
+    raises, and `InvalidArgument`, before anything runs, for what `replay` refuses.
     """
-    grid: dict[Point, Trace] = {}
+    calls: dict[Hashable, tuple[Callable[..., Replay], tuple[Any, ...]]] = {}
     for trace, capacity, eviction in product(traces, capacities, evictions):
         _check(trace, capacity, eviction)
-        grid[trace.name, trace.fingerprint, capacity, eviction] = trace
-    done = {point: r for r in _load(csv_path) if (point := _point(r)) in grid}
-    for result in done.values():
-        on_result(result)
-    left = [(trace, *point[2:]) for point, trace in grid.items() if point not in done]
-    for result in _parallel(left, n_jobs):
-        done[_point(result)] = result
-        _append(csv_path, result)
-        on_result(result)
-    return [done[point] for point in grid]
+        point = trace.name, trace.fingerprint, capacity, eviction
+        calls[point] = replay, (trace, capacity, eviction)
+    return Grid(Replay, _point).run(calls, csv_path=csv_path, n_jobs=n_jobs, on_result=on_result)
 
 
-def _parallel(runs: Sequence[tuple[Any, ...]], n_jobs: int | None) -> Iterator[Replay]:
-    try:
-        from joblib import Parallel, delayed
-    except ModuleNotFoundError as error:
-        hint = f"a sweep needs {error.name}: pip install 'radixlab[sweep]'"
-        raise ModuleNotFoundError(hint, name=error.name) from error
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    yield from parallel(delayed(replay)(*run) for run in runs)
-
-
-def _point(result: Replay) -> Point:
+def _point(result: Replay) -> Hashable:
     return result.trace, result.fingerprint, result.capacity, result.eviction
-
-
-COLUMNS = [column.name for column in fields(Replay)]
-
-
-def _append(path: str | Path | None, *results: Replay) -> None:
-    if path is None:
-        return
-    with Path(path).open("a", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerows([getattr(result, column) for column in COLUMNS] for result in results)
-
-
-def _load(path: str | Path | None) -> list[Replay]:
-    """The results in a file, which is made if need be; a row that was cut short is cut off."""
-    if path is None:
-        return []
-    path, header = Path(path), ",".join(COLUMNS) + "\r\n"
-    text = path.read_bytes().decode() if path.exists() else ""
-    if not header.startswith(text[: len(header)]):
-        raise InvalidArgument("csv_path", str(path), f"a new file, or one with {header.strip()}")
-    whole = text[: text.rfind("\n") + 1] or header
-    if whole != text:
-        path.write_bytes(whole.encode())
-    return [_from_row(row) for row in csv.DictReader(whole.splitlines())]
-
-
-def _from_row(row: dict[str, str]) -> Replay:
-    """Everything is an integer but for the names, the seconds, and a capacity without limit."""
-    values: dict[str, Any] = {**row, "seconds": float(row["seconds"])}
-    for name in COLUMNS[4:-1]:
-        values[name] = int(row[name])
-    values["capacity"] = int(row["capacity"]) if row["capacity"] else None
-    return Replay(**values)
 
 
 # --- the theorem -------------------------------------------------------------------------------

@@ -95,8 +95,10 @@ class SlotMove:
 class Changes:
     """What differs between two snapshots; nodes are named by uuid.
 
-    `split` pairs each upper node made by a split with the node it was cut from. `ref_counts` lists
-    (uuid, before, after) of nodes in both, and of new ones that are held.
+    `split` pairs each upper node made by a split with the node it was cut from; `healed` pairs each
+    upper node that is gone again with the node that has its tokens now. `removed` are the others
+    that are gone, with their tokens. `ref_counts` lists (uuid, before, after) of nodes in both, and
+    of new ones that are held.
     """
 
     created: tuple[int, ...]
@@ -104,6 +106,7 @@ class Changes:
     split: tuple[tuple[int, int], ...]
     ref_counts: tuple[tuple[int, int, int], ...]
     slots: tuple[SlotMove, ...]
+    healed: tuple[tuple[int, int], ...] = ()
 
 
 def snapshot_tree(tree: RadixTree) -> tuple[NodeSnapshot, ...]:
@@ -157,19 +160,27 @@ def diff(before: Snapshot, after: Snapshot) -> Changes:
     old = {node.uuid: node for node in before.nodes}
     new = {node.uuid: node for node in after.nodes}
     counts = [(u, old[u].ref_count if u in old else 0, n.ref_count) for u, n in new.items()]
+    split = [(upper, u) for u in new if u in old for upper in _new_above(u, old, new)]
+    healed = [(upper, u) for u in new if u in old for upper in _new_above(u, new, old)]
+    kept = {upper for upper, _ in healed}
     return Changes(
         created=tuple(uuid for uuid in new if uuid not in old),
-        removed=tuple(uuid for uuid in old if uuid not in new),
-        split=tuple((upper, u) for u in new if u in old for upper in _new_above(u, old, new)),
+        removed=tuple(uuid for uuid in old if uuid not in new and uuid not in kept),
+        split=tuple(split),
         ref_counts=tuple(count for count in counts if count[1] != count[2]),
         slots=_slot_moves(before.owners(), after.owners()),
+        healed=tuple(healed),
     )
 
 
 def _new_above(
     uuid: int, old: dict[int, NodeSnapshot], new: dict[int, NodeSnapshot]
 ) -> Iterator[int]:
-    """The nodes that splits have put between an old node and its old parent, the lowest first."""
+    """The new nodes between a node and its nearest old ancestor, the lowest first.
+
+    Splits have put them there. Told backwards in time, they are those that healing takes away: what
+    is evicted is a leaf, so a parent that is gone while its child is there was not.
+    """
     while (parent := new[uuid].parent) is not None and parent not in old:
         yield parent
         uuid = parent

@@ -1,12 +1,20 @@
-"""The command `radixlab sweep`: hit rate against capacity, as a table, a curve and a picture."""
+"""The command `radixlab sweep`: what its options mean, and results as tables and pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from radixlab.errors import InvalidArgument
 from radixlab.simulate import Replay
+from radixlab.virtual import CostModel, Simulation
+from radixlab.workloads import WORKLOADS, Job, batch, closed_loop, poisson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UNLIMITED = "unlimited"
 UNITS = {"k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
@@ -47,6 +55,62 @@ def size_name(capacity: int | None) -> str:
     return str(capacity)
 
 
+def parse_names(text: str) -> list[str]:
+    """The names in "lru, lfu", each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def parse_pages(text: str) -> list[int]:
+    """Page sizes in tokens from "1,16", each once; raises `InvalidArgument` for no number."""
+    try:
+        return list(dict.fromkeys(map(int, text.split(","))))
+    except ValueError:
+        raise InvalidArgument("page_size", text, 'tokens such as "1,16"') from None
+
+
+def make_jobs(name: str, seed: int) -> list[Job]:
+    """A workload by its name; raises `InvalidArgument` for another."""
+    if name not in WORKLOADS:
+        raise InvalidArgument("workload", name, f"of {', '.join(WORKLOADS)}")
+    return WORKLOADS[name](seed)
+
+
+def parse_arrivals(text: str, seed: int = 0) -> Callable[[Sequence[Job]], list[Job]]:
+    """When jobs arrive: "batch", "poisson:RATE" (per second), "closed:CLIENTS[:THINK SECONDS]".
+
+    `seed` is of the random gaps. Raises `InvalidArgument` for anything else.
+    """
+    kind, *numbers = text.split(":")
+    try:
+        if kind == "batch" and not numbers:
+            return batch
+        if kind == "poisson":
+            (rate,) = map(float, numbers)
+            return partial(poisson, rate=rate, seed=seed)
+        if kind == "closed":
+            clients, think = numbers if len(numbers) != 1 else (*numbers, "0")
+            return partial(closed_loop, clients=int(clients), think_time=float(think))
+    except ValueError:
+        pass
+    raise InvalidArgument("arrivals", text, '"batch", "poisson:RATE" or "closed:CLIENTS[:SECONDS]"')
+
+
+def parse_cost(text: str) -> CostModel:
+    """Seconds per computed token and per decode step, as "1e-4,0.02", or a file of `bench prefill`.
+
+    Raises `InvalidArgument`.
+    """
+    try:
+        return CostModel(*map(float, text.split(",")))
+    except TypeError:
+        allowed = "two numbers of seconds, or a file"
+        raise InvalidArgument("cost", text, allowed) from None
+    except ValueError as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        return CostModel.from_bench(text)
+
+
 def rows(results: Sequence[Replay]) -> tuple[list[str], list[list[str]]]:
     """A table, as its header and its rows: capacities down, strategies across.
 
@@ -84,17 +148,88 @@ def text_curve(results: Sequence[Replay], width: int = 60) -> str:
     return "\n".join([*lines, " " * (margin + 2) + legend])
 
 
+HEADER = "workload policy eviction tokens page hits,% computed evicted p50,s p95,s p99,s fair req/s"
+
+
+def run_table(runs: Sequence[Simulation]) -> str:
+    """Simulations as a table, a run a line; p50 to p99 are times to first token in seconds."""
+    table = [HEADER.split(), *map(_cells, runs)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = (
+        [f"{cell:<{w}}" if i < 3 else f"{cell:>{w}}" for i, (cell, w) in enumerate(pairs)]
+        for pairs in (zip(row, widths, strict=True) for row in table)
+    )
+    return "\n".join("  ".join(line) for line in lines)
+
+
+def _cells(run: Simulation) -> list[str]:
+    return [
+        *(run.workload, run.policy, run.eviction, size_name(run.capacity), str(run.page_size)),
+        *(f"{100 * run.hit_rate:.1f}", str(run.computed_tokens), str(run.evicted_tokens)),
+        *(f"{time:.2f}" for time in (run.ttft_p50, run.ttft_p95, run.ttft_p99)),
+        *(f"{run.fairness:.2f}", f"{run.throughput:.1f}"),
+    ]
+
+
+def draw_runs(runs: Sequence[Simulation], path: str | Path) -> None:
+    """Hit rate and time to first token of simulations as a picture; the suffix names the format.
+
+    A row of panels for each workload; over capacities if there are several, else over page sizes.
+    A line for each policy and strategy. Needs matplotlib (extra `sweep`).
+    """
+    workloads = list(dict.fromkeys(run.workload for run in runs))
+    figure = _figure(9, 0.6 + 2.8 * len(workloads))
+    panels = figure.subplots(len(workloads), 2, squeeze=False)
+    for (left, right), workload in zip(panels, workloads, strict=True):
+        mine = [run for run in runs if run.workload == workload]
+        _draw_lines(left, mine, lambda run: 100 * run.hit_rate)
+        _draw_lines(right, mine, lambda run: run.ttft_p95)
+        left.set(title=workload, ylabel="hit rate in % of prompt tokens")
+        right.set(ylabel="p95 time to first token, seconds")
+    panels[0][1].legend(fontsize="small")
+    figure.savefig(path)
+
+
+def _draw_lines(
+    axes: Axes, runs: Sequence[Simulation], height: Callable[[Simulation], float]
+) -> None:
+    """A line for each policy, strategy, and what else differs besides the horizontal axis."""
+    by_size = len({run.capacity for run in runs}) == 1
+    for i, name in enumerate(dict.fromkeys(_series(run, by_size) for run in runs)):
+        mine = [run for run in runs if _series(run, by_size) == name]
+        names = [str(run.page_size) if by_size else size_name(run.capacity) for run in mine]
+        axes.plot(
+            names,
+            list(map(height, mine)),
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKS[i % len(MARKS)],
+            label=", ".join(name),
+        )
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("page size in tokens" if by_size else "capacity in tokens")
+
+
+def _series(run: Simulation, by_size: bool) -> tuple[str, ...]:
+    name = run.policy, run.eviction
+    return name if by_size else (*name, f"pages of {run.page_size}")
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def draw_curve(results: Sequence[Replay], path: str | Path) -> None:
     """Hit rate (of all blocks) against capacity as a picture; the file's suffix names the format.
 
     The axis of capacities is logarithmic, the best unlimited cache a dashed line. Needs matplotlib
     (extra `sweep`).
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(7, 4.2)
     axes = figure.subplots()
     for i, name in enumerate(dict.fromkeys(result.eviction for result in results)):
         curve = [r for r in results if r.eviction == name and r.capacity is not None]

@@ -56,7 +56,8 @@ def encode(token_ids: Any) -> bytes:
     try:
         ids = token_ids if isinstance(token_ids, list) else list(token_ids)
     except TypeError:
-        raise InvalidTokenId(token_ids) from None
+        allowed = f"a sequence of token ids, not one {type(token_ids).__name__}"
+        raise InvalidArgument("token_ids", token_ids, allowed) from None
     if bool in map(type, ids):  # a mask, not token ids
         raise _first_invalid(ids)
     try:

@@ -26,12 +26,14 @@ class RadixTreeNode:
 
     `ref_count` counts the holders of the path through this node; `timestamp` is the logical time of
     its last use; `end` is where the edge ends in a full key, in bytes; `child_key` is the index
-    under which the parent holds it. `hits`, `priority` and `created` (a logical time) are what
-    eviction strategies may ask for. Key and value are set later, by `set_key_value`.
+    under which the parent holds it; `border` says that an insertion has ended here. `hits`,
+    `priority` and `created` (a logical time, the same in all parts of a leaf that was split) are
+    what eviction strategies may ask for. Key and value are set later, by `set_key_value`.
     """
 
     __slots__ = (
         "_key",
+        "border",
         "child_key",
         "children",
         "counter",
@@ -58,6 +60,7 @@ class RadixTreeNode:
         self.children: dict[ChildKey, RadixTreeNode] = {}
         self.parent: RadixTreeNode | None = None
         self.ref_count = 0
+        self.border = False
         self.timestamp = self.hits = self.priority = 0
         self.end = 0
 
@@ -145,6 +148,17 @@ class RadixTreeNode:
         self.set_parent(upper)
         return upper
 
+    def absorb_parent(self) -> None:
+        """Undo a split: this only child takes the tokens and the place of its parent.
+
+        The parent is out of the tree then; whoever holds this node still holds the same tokens.
+        """
+        upper = self.parent
+        assert upper is not None and upper.parent is not None, "the root is never absorbed"
+        self._key, self.value = upper._key + self._key, upper.value + self.value
+        self.parent, self.child_key, upper.parent = upper.parent, upper.child_key, None
+        self.parent.children[self.child_key] = self
+
     def path(self) -> list[RadixTreeNode]:
         """The nodes from below the root down to this one."""
         nodes: list[RadixTreeNode] = []
@@ -176,6 +190,7 @@ class RadixTree:
         self.root.set_key_value(b"", array("i"))
         self.root.child_key = b""
         self.root.ref_count = 1  # the root is never evicted
+        self.root.border = True  # nor absorbed
 
     def walk(
         self, key: bytes, end: int, start: RadixTreeNode, namespace: Namespace | None = None
@@ -190,8 +205,10 @@ class RadixTree:
         index: ChildKey = page
         if namespace is not None and start is self.root:
             index = (namespace, page)
-        while pos + page_bytes <= end and (child := node.children.get(index)) is not None:
-            if not key.startswith(child._key, pos, end):
+        last_page = end - page_bytes
+        while pos <= last_page and (child := node.children.get(index)) is not None:
+            # an edge of one page is its child key, which has been compared
+            if child.end - pos > page_bytes and not key.startswith(child._key, pos, end):
                 agree = child.get_match_len(key, pos, end)
                 upper = child.split_at(agree - agree % self.page_size)
                 self.on_split(upper)
@@ -212,12 +229,13 @@ class RadixTree:
         parent.children[leaf.child_key] = leaf
         return leaf
 
-    def remove_leaf(self, leaf: RadixTreeNode) -> None:
-        """Take a leaf out of the tree; `parent` None marks it as gone."""
+    def remove_leaf(self, leaf: RadixTreeNode) -> RadixTreeNode:
+        """Take a leaf out of the tree, and return its parent; `parent` None marks it as gone."""
         parent = leaf.parent
-        if parent is not None:
-            del parent.children[leaf.child_key]
-            leaf.parent = None
+        assert parent is not None, "the root is never removed"
+        del parent.children[leaf.child_key]
+        leaf.parent = None
+        return parent
 
     def nodes(self) -> Iterator[RadixTreeNode]:
         """All nodes, the root first, each before its children, children in order of insertion."""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK_TESTS = (
+    "test_heal",
     "test_failures",
     "test_pool",
     "test_tree",
@@ -54,8 +55,8 @@ MUTATIONS = [
     Mutation(
         "the tree copies the slots that it is given",
         "cache",
-        "key[node.end : end], value[cached_len:], namespace",
-        "key[node.end : end], value[cached_len:] if cached_len else value, namespace",
+        "                slots = value[node.end // TOKEN_BYTES : stop // TOKEN_BYTES]\n",
+        "                slots = value\n",
     ),
     Mutation(
         "a split leaves the upper node held by the same requests",
@@ -83,16 +84,40 @@ MUTATIONS = [
         "            touch(node)\n            node = self.tree.root",
     ),
     Mutation(
+        "where an insertion has ended, nothing heals",
+        "cache",
+        "            node.border = True\n",
+        "",
+    ),
+    Mutation(
+        "only what was used alike heals",
+        "cache",
+        "upper.created == lower.created and _USE(upper) == _USE(lower)",
+        "upper.created == lower.created",
+    ),
+    Mutation(
+        "only parts of one leaf heal",
+        "cache",
+        "upper.created == lower.created and _USE(upper) == _USE(lower)",
+        "_USE(upper) == _USE(lower)",
+    ),
+    Mutation(
+        "what heals keeps the tokens of both parts",
+        "tree",
+        "upper._key + self._key, upper.value + self.value",
+        "upper._key + self._key, self.value + upper.value",
+    ),
+    Mutation(
         "what leaves the eviction order is a leaf",
         "eviction",
-        "return self._order.popitem(last=False)[0]",
-        "return self._order.popitem(last=True)[0]",
+        "return self._order.popitem(False)[0]",
+        "return self._order.popitem(True)[0]",
     ),
     Mutation(
         "an evicted leaf makes its parent a leaf",
         "tree",
-        "            del parent.children[leaf.child_key]\n",
-        "            pass\n",
+        "        del parent.children[leaf.child_key]\n",
+        "",
     ),
     Mutation(
         "a match ends at a page border",
@@ -103,8 +128,8 @@ MUTATIONS = [
     Mutation(
         "only whole pages are inserted",
         "cache",
-        "        end = len(key) - len(key) % self.tree.page_bytes\n",
-        "        end = len(key)\n",
+        "        return end - end % self.tree.page_bytes\n",
+        "        return end\n",
     ),
     Mutation(
         "the last token is never matched, but computed",
@@ -151,8 +176,8 @@ MUTATIONS = [
     Mutation(
         "admission reserves the whole output",
         "manager",
-        "        needed = self.round_up(request.max_len) - handle.cached_len + reserved",
-        "        needed = self.round_up(request.prompt_len) - handle.cached_len + reserved",
+        "        needed = self.check_can_start(request) + reserved",
+        "        needed = self.round_up(request.prompt_len) + reserved",
     ),
     Mutation(
         "too much is refused before anything is evicted",
@@ -189,14 +214,14 @@ MUTATIONS = [
     Mutation(
         "the output is inserted with the prompt",
         "manager",
-        "        result = self._insert(request, request.computed_len)\n",
-        "        result = self._insert(request, min(request.computed_len, request.prompt_len))\n",
+        "limit=request.computed_len,",
+        "limit=min(request.computed_len, request.prompt_len),",
     ),
     Mutation(
         "between prompt and output there is a border of nodes",
         "manager",
-        "            found = self._insert(request, border).cached_len\n",
-        "            pass\n",
+        "            border=request.prompt_len,\n",
+        "",
     ),
     Mutation(
         "at the end the private slots are freed",
@@ -214,8 +239,8 @@ MUTATIONS = [
     Mutation(
         "a request ends once",
         "manager",
-        "        if request.state is not RequestState.RUNNING:\n            raise DoubleFree",
-        "        if request.state is not RequestState.RUNNING:\n            return\n"
+        "        if request.state is not RUNNING:\n            raise DoubleFree",
+        "        if request.state is not RUNNING:\n            return\n"
         "            raise DoubleFree",
     ),
     Mutation(

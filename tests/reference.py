@@ -24,13 +24,16 @@ class Prefix(NamedTuple):
 class Page:
     """The slots of the last page of a prefix.
 
-    `border` says that a match or an insertion has ended here, so that an edge of the tree does.
+    `border` is when a match or an insertion has cut an edge of the tree here, 0 if none has;
+    `inserted` says that an insertion has ended here. `made` is the insertion that stored it.
     """
 
     slots: list[int]
     last_use: int = 0
     holders: int = 0
-    border: bool = False
+    border: int = 0
+    inserted: bool = False
+    made: int = 0
 
 
 class Edge(NamedTuple):
@@ -176,8 +179,30 @@ class Reference:
             removed += self.slots(run)
             for prefix in run:
                 del self.pages[prefix]
+            self._heal(run[0])
         self._free(removed)
         return removed
+
+    def _heal(self, gone: Prefix) -> None:
+        """A border that only a match has cut is one no more when nothing tells its sides apart.
+
+        That is looked at when an edge has gone that began there, and a single other one goes on.
+        """
+        above = Prefix(gone.namespace, gone.ids[: -self.page_size])
+        if above not in self.pages or self.pages[above].inserted:
+            return
+        page = self.pages[above]
+        longer = len(gone.ids)
+        below = [
+            self.pages[p]
+            for p in self.pages
+            if len(p.ids) == longer
+            and p.namespace == above.namespace
+            and p.ids[: len(above.ids)] == above.ids
+        ]
+        use = [(p.made, p.last_use, p.holders) for p in below]
+        if use == [(page.made, page.last_use, page.holders)]:
+            page.border = 0
 
     def cache_request(self, life: Life) -> int:
         """Returns how many tokens were there before. The prompt's end becomes a border."""
@@ -186,23 +211,26 @@ class Reference:
         if life.held_len < border < life.computed_len - life.computed_len % self.page_size:
             ends.insert(0, border)
         before = self.cached(self.path(life.ids[: ends[-1]], life.namespace))
-        for end in ends:
-            self._insert(life, end)
+        self._free([slot for end in ends for slot in self._insert(life, end)])
         return len(before) * self.page_size
 
-    def _insert(self, life: Life, end: int) -> None:
+    def _insert(self, life: Life, end: int) -> list[int]:
+        """Returns the duplicates."""
         path, size = self.path(life.ids[:end], life.namespace), self.page_size
         found = self.cached(path)
         self._use(found)
         for number, prefix in enumerate(path[len(found) :], len(found)):
-            self.pages[prefix] = Page(life.table[number * size : (number + 1) * size])
+            slots = life.table[number * size : (number + 1) * size]
+            self.pages[prefix] = Page(slots, made=self.clock)
         self._use(path)
+        if path:
+            self.pages[path[-1]].inserted = True
         self._hold(path)
         self._let_go(life.held)
         duplicates = life.table[life.held_len : len(found) * size]
         life.table[: len(path) * size] = self.slots(path)
-        self._free(duplicates)
         life.held, life.held_len = path, len(path) * size
+        return duplicates
 
     def unlock(self, life: Life) -> None:
         self._let_go(life.held)
@@ -217,9 +245,10 @@ class Reference:
     def _use(self, path: list[Prefix]) -> None:
         self.clock += 1
         for prefix in path:
-            self.pages[prefix].last_use = self.clock
-        if path:
-            self.pages[path[-1]].border = True
+            if not self.pages[prefix].holders:  # who is held is in no order
+                self.pages[prefix].last_use = self.clock
+        if path and not self.pages[path[-1]].border:
+            self.pages[path[-1]].border = self.clock
 
     def _hold(self, path: list[Prefix]) -> None:
         for prefix in path:

@@ -76,7 +76,7 @@ def test_every_slot_is_right_and_all_find_equally_much(
     trace = make_trace()
     surveys = {make.name: survey(make, trace, page_size) for make in OWN}
     assert surveys["cache"].hits == surveys["lists"].hits == surveys["trie"].hits
-    assert surveys["cache"].peak_nodes == surveys["lists"].peak_nodes
+    assert surveys["cache"].peak_nodes <= surveys["lists"].peak_nodes  # fewer where splits heal
     assert surveys["manager"].hits == survey(Bordered, trace, page_size).hits
 
 

@@ -235,6 +235,26 @@ def test_inserting_again_finds_everything_and_adds_nothing(
     assert [(node.key.tolist(), node.value) for node in cache.tree.nodes()] == before
 
 
+@given(IDS, IDS, PAGE_SIZES, st.integers(0, 40), st.integers(0, 40))
+def test_a_limit_and_a_border_are_two_insertions_of_less(
+    before: list[int], ids: list[int], page_size: int, limit: int, border: int
+) -> None:
+    """At a border as if one insertion ended there and another went on; at a limit both end."""
+    limit = min(limit, len(ids))
+    slots = array("i", range(1000 * page_size, 1000 * page_size + len(ids) + 7))
+    one, two = RadixCache(page_size), RadixCache(page_size)
+    for cache in (one, two):
+        insert(cache, before)
+    first = two.insert_prefix(ids[: min(border, limit)], slots[: min(border, limit)])
+    second = two.insert_prefix(ids[:limit], slots[:limit])
+    whole = one.insert_prefix(ids, slots, limit=limit, border=border)
+    assert cached(one) == cached(two)
+    assert whole.handle.value == second.handle.value
+    missing = first.cached_len < first.handle.cached_len
+    assert whole.cached_len == (first if missing else second).cached_len
+    one.check_integrity()
+
+
 @given(PAGE_SIZES, IDS, IDS, st.integers(0, 12))
 def test_inserting_below_a_held_prefix_is_inserting_from_the_root(
     page_size: int, there: list[int], ids: list[int], held_len: int
@@ -307,6 +327,7 @@ def test_the_last_drawn_token_is_not_cached_because_its_kv_was_never_written() -
 def test_leaves_go_first_and_the_least_recently_used_of_them() -> None:
     """LMCache#443: a block in the middle was evicted, and all behind it was held in vain."""
     cache = RadixCache()
+    insert(cache, [1, 2])
     insert(cache, [1, 2, 3])
     insert(cache, [1, 2, 4], 10)
     insert(cache, [5], 20)

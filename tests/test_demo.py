@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from radixlab.cli import app
 from radixlab.demo import follow_requests, grow_tree, prove_reuse
 from radixlab.errors import InvalidArgument, InvalidPageSize
+from radixlab.policies import POLICIES
+from radixlab.strategies import STRATEGIES
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -107,3 +109,15 @@ def test_bad_arguments_get_one_sentence_and_no_traceback(arguments: tuple[str, s
     code, output = run("--part", "3", *arguments)
     assert code == 2
     assert "Traceback" not in output
+
+
+def test_every_policy_and_strategy_can_be_named() -> None:
+    for policy in POLICIES:
+        code, output = run("--part", "2", "--policy", policy)
+        assert code == 0 and "puts them in this order" in output
+    for eviction in STRATEGIES:
+        code, output = run("--part", "2", "--eviction", eviction)
+        assert code == 0 and "the leaf [31, 32] goes" in output
+    for option in ("--policy", "--eviction"):
+        code, output = run("--part", "2", option, "clock")
+        assert code == 2 and "must be one of" in output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from radixlab.engine import Engine
 from radixlab.errors import DoubleFree, InvalidArgument, PoolExhausted, RequestTooLong, WrongState
 from radixlab.manager import CacheManager
+from radixlab.policies import POLICIES
 from radixlab.request import Request, RequestState, Sampling
 from radixlab.scheduler import (
-    POLICIES,
     Chunk,
     NullRunner,
     SchedulerSettings,
@@ -561,3 +561,92 @@ def test_02_caching_saves_prefill_only() -> None:
         decoded.append(engine.totals.decoded_tokens)
     assert waits == [pytest.approx(10), pytest.approx(0.1)]
     assert decoded == [7, 7]
+
+
+# --- what anybody may do between and within steps ------------------------------------------------
+
+
+def test_a_policy_that_raises_or_aborts_loses_nobody() -> None:
+    """It is asked before anything is admitted."""
+    manager = CacheManager(32, checked=True)
+    first, second = Request([1, 2, 3], 2), Request([4, 5, 6], 2)
+
+    def moody(waiting: Sequence[Request], running: Collection[Request]) -> list[Request]:
+        if second.state is RequestState.WAITING:
+            engine.abort(second)
+        if not seen:
+            seen.append(True)
+            raise RuntimeError("not today")
+        return list(waiting)
+
+    seen: list[bool] = []
+    engine = Engine(manager, NullRunner(), policy=moody)
+    engine.add(first)
+    engine.add(second)
+    with pytest.raises(RuntimeError, match="not today"):
+        engine.step()
+    assert len([token for token in engine.stream() if token.request is first]) == 2
+    assert second.state is RequestState.ABORTED and not manager.running
+    manager.check_integrity()
+
+
+@pytest.mark.parametrize("when", ["waiting", "decoding"])
+def test_a_request_that_is_released_elsewhere_wedges_nobody(when: str) -> None:
+    manager = CacheManager(32, checked=True)
+    engine = Engine(manager, NullRunner())
+    first, second = Request([1, 2, 3], 4), Request([4, 5, 6], 4)
+    engine.add(first)
+    engine.add(second)
+    if when == "decoding":
+        engine.step()
+    manager.release(second)
+    assert sum(token.request is first for token in engine.stream()) == 4 - (when == "decoding")
+    assert not engine.busy and not manager.running
+    manager.check_integrity()
+
+
+@pytest.mark.parametrize("when", ["prefill", "decode"])
+def test_ctrl_c_in_the_model_leaks_nothing(when: str) -> None:
+    class Interrupted(NullRunner):
+        armed = True
+
+        def _stop(self, name: str) -> None:
+            if self.armed and name == when:
+                self.armed = False
+                raise KeyboardInterrupt
+
+        def prefill(self, chunks: Sequence[Chunk]) -> Sequence[int]:
+            self._stop("prefill")
+            return super().prefill(chunks)
+
+        def decode(self, requests: Sequence[Request]) -> Sequence[int]:
+            self._stop("decode")
+            return super().decode(requests)
+
+    manager = CacheManager(32, checked=True)
+    engine = Engine(manager, Interrupted())
+    request = Request([1, 2, 3], 3)
+    engine.add(request)
+    with pytest.raises(KeyboardInterrupt):
+        list(engine.stream())
+    rest = list(engine.stream())
+    wanted = RequestState.ABORTED if when == "prefill" else RequestState.FINISHED
+    assert request.state is wanted and len(rest) == (0 if when == "prefill" else 2)
+    assert not manager.running
+    manager.check_integrity()
+
+
+def test_a_runner_that_draws_no_token_fails_for_its_request_alone() -> None:
+    class Silent(NullRunner):
+        def prefill(self, chunks: Sequence[Chunk]) -> Sequence[int]:
+            return [None if c.request is bad else 0 for c in chunks]  # type: ignore[misc]  # that
+
+    manager = CacheManager(32, checked=True)
+    engine = Engine(manager, Silent())
+    bad, good = Request([1, 2, 3], 2), Request([4, 5, 6], 2)
+    engine.add(bad)
+    engine.add(good)
+    list(engine.stream())
+    assert isinstance(engine.records[bad].error, TypeError)
+    assert good.state is RequestState.FINISHED and bad.state is RequestState.ABORTED
+    manager.check_integrity()

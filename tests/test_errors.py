@@ -105,9 +105,9 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "token ids that are no sequence": Refusal(
         lambda w: Request(7),  # type: ignore[arg-type]
-        E.InvalidTokenId,
-        {"token_id": 7, "index": None},
-        "token id 7 is not an integer from 0 to 2147483647",
+        E.InvalidArgument,
+        {"name": "token_ids", "got": 7},
+        "token_ids must be a sequence of token ids, not one int, got 7",
     ),
     "half a token": Refusal(
         lambda w: Request(b"123456"),
@@ -346,8 +346,8 @@ REFUSALS: dict[str, Refusal] = {
     "evicting more than may go": Refusal(
         lambda w: w.cache.evict(3),
         E.PoolExhausted,
-        {"asked": 3, "free": 0, "evictable": 2},
-        "asked for 3 slots; 0 are free and 2 evictable",
+        {"asked": 3, "free": None, "evictable": 2},
+        "asked for 3 slots; 2 are evictable",
     ),
     "evicting more than may go, by the manager": Refusal(
         lambda w: w.manager.evict(3),

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from radixlab.cache import CacheHandle, RadixCache
 from radixlab.errors import InvalidArgument
-from radixlab.eviction import KEYS, LRU, STRATEGIES, SmallestKey, make_strategy
+from radixlab.eviction import LRU
 from radixlab.manager import CacheManager
 from radixlab.request import Request
+from radixlab.strategies import KEYS, STRATEGIES, SmallestKey, make_strategy
 from radixlab.tokens import decode
 from radixlab.tree import RadixTreeNode
 

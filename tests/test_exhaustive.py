@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from radixlab.eviction import STRATEGIES
+from radixlab.strategies import STRATEGIES
 from radixlab.tokens import Namespace
 from tests.world import Prompt, Setting, Step, World
 

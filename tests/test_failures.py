@@ -137,7 +137,7 @@ def test_07_a_lock_holds_the_whole_path() -> None:
     assert [node.ref_count for node in path] == [1, 1, 1]
     assert len(manager.evict(manager.cache.evictable_size)) == 2  # [9] and [8]
     assert request.handle.value == request.page_table
-    assert decode(b"".join(node._key for node in path)) == [1, 2, 3, 4, 5, 6]
+    assert decode(b"".join(n._key for n in request.handle.node.path())) == [1, 2, 3, 4, 5, 6]
 
 
 def test_07_a_handle_that_is_the_root_holds_nothing_and_harms_nothing() -> None:

@@ -261,6 +261,15 @@ def held_handle(manager: CacheManager) -> CacheHandle:
     return request.handle
 
 
+@pytest.mark.parametrize(("limit", "tokens", "slots"), [(4, 3, 9), (4, 9, 3), (-1, 3, 3)])
+def test_a_limit_has_both_ids_and_slots_up_to_it(
+    manager: CacheManager, limit: int, tokens: int, slots: int
+) -> None:
+    ids, value = [5] * tokens, array("i", range(slots))
+    call = manager.cache.insert_prefix
+    unchanged(manager, lambda: call(ids, value, limit=limit), LengthMismatch)
+
+
 def test_a_handle_of_another_cache_is_refused(manager: CacheManager) -> None:
     other = CacheManager(16, 2, checked=True)
     serve(other, [1, 2, 3, 4])

@@ -280,7 +280,9 @@ def test_changes_are_what_differs_between_two_snapshots(name: str, batch_size: i
         after, changes = step.snapshot, step.changes
         old, new = _nodes(before), _nodes(after)
         assert set(changes.created) == new.keys() - old.keys()
-        assert set(changes.removed) == old.keys() - new.keys()
+        absorbed = {upper for upper, _ in changes.healed}
+        assert set(changes.removed) | absorbed == old.keys() - new.keys()
+        assert absorbed.isdisjoint(changes.removed)
         for uuid, was, now in changes.ref_counts:
             assert was == (old[uuid].ref_count if uuid in old else 0) != now == new[uuid].ref_count
         for upper, lower in changes.split:
@@ -288,7 +290,11 @@ def test_changes_are_what_differs_between_two_snapshots(name: str, batch_size: i
             assert old[lower].key == new[upper].key + new[lower].key
             assert old[lower].value == new[upper].value + new[lower].value
         cut = {uuid for uuid in old.keys() & new.keys() if old[uuid].key != new[uuid].key}
-        assert cut == {lower for _, lower in changes.split}
+        assert cut == {lower for _, lower in (*changes.split, *changes.healed)}
+        for lower in {lower for _, lower in changes.healed}:
+            parts = [lower, *(upper for upper, grown in changes.healed if grown == lower)][::-1]
+            assert new[lower].key == sum((old[part].key for part in parts), ())
+            assert new[lower].value == sum((old[part].value for part in parts), ())
         owners = before.owners()
         for move in changes.slots:
             assert {owners.pop(slot) for slot in move.slots} == {move.before}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from radixlab.errors import PoolExhausted, StaleHandle, StillLocked
-from radixlab.eviction import STRATEGIES, make_strategy
 from radixlab.manager import CacheManager
 from radixlab.request import Request
+from radixlab.strategies import STRATEGIES, make_strategy
 from radixlab.tokens import Namespace, decode
 from tests.world import fingerprints
 

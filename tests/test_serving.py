@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 
 import pytest
 
@@ -22,10 +23,12 @@ from radixlab.errors import (  # noqa: E402
     RequestTooLong,
 )
 from radixlab.gpt2 import GPT2, GPT2Config, load_gpt2  # noqa: E402
+from radixlab.policies import POLICIES  # noqa: E402
 from radixlab.request import Request, RequestState, Sampling  # noqa: E402
 from radixlab.sampling import draw_tokens  # noqa: E402
 from radixlab.scheduler import Chunk, SchedulerSettings  # noqa: E402
 from radixlab.serving import Server, serve  # noqa: E402
+from radixlab.strategies import STRATEGIES  # noqa: E402
 from radixlab.tokens import Namespace  # noqa: E402
 
 SMALL = GPT2Config(layers=3, heads=2, width=32, context=96, vocab=60, inner=64)
@@ -329,9 +332,22 @@ def test_what_cannot_be_served_is_refused_before_anything_runs(small: GPT2) -> N
         server.serve("one text", 2)
     with pytest.raises(InvalidArgument, match="policy must be one of fcfs"):
         Server(small, policy="fifo")
+    with pytest.raises(InvalidArgument, match="eviction must be one of lru"):
+        Server(small, strategy="clock")
     with pytest.raises(InvalidPageSize):
         Server(small, page_size=0)
     assert server.manager.pool.free_size == 50
+
+
+@pytest.mark.parametrize(("policy", "strategy"), [*zip(POLICIES, cycle(STRATEGIES), strict=False)])
+def test_every_policy_and_strategy_serves_the_same_tokens(
+    small: GPT2, policy: str, strategy: str
+) -> None:
+    prompts = [[*ids(20), i, i + 1] for i in range(6)]
+    expected = [result.tokens for result in serve(small, prompts, 3, exact=True)]
+    served = serve(small, prompts, 3, exact=True, pool_tokens=40, policy=policy, strategy=strategy)
+    assert [result.tokens for result in served] == expected
+    assert served.totals.cached_tokens > 0
 
 
 # --- drawing ----------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Waiting(NamedTuple):
     handle: CacheHandle
     found: list[Prefix]
     last: Page | None
+    border: int
 
 
 class Ids(NamedTuple):
@@ -143,16 +144,17 @@ class ManagerMachine(RuleBasedStateMachine):
         assert handle.cached_len == len(found) * self.page_size
         assert handle.value.tolist() == self.reference.slots(found)
         last = self.reference.pages[found[-1]] if found else None
-        self.waiting.append(Waiting(request, life, handle, found, last))
+        border = last.border if last else 0
+        self.waiting.append(Waiting(request, life, handle, found, last, border))
 
     @precondition(lambda self: self.waiting)
     @rule(which=ONE)
     def lock_what_was_matched_earlier(self, which: int) -> None:
-        request, life, handle, found, last = self.waiting.pop(which % len(self.waiting))
+        request, life, handle, found, last, border = self.waiting.pop(which % len(self.waiting))
         if self.reference.round_up(life.max_len) > self.reference.total_size:
             with pytest.raises(RequestTooLong):
                 self.manager.lock(request, handle)
-        elif found and self.reference.pages.get(found[-1]) is not last:
+        elif last and (self.reference.pages.get(found[-1]) is not last or last.border != border):
             with pytest.raises(StaleHandle):
                 self.manager.lock(request, handle)
         else:

@@ -11,8 +11,19 @@ from typer.testing import CliRunner
 from radixlab.cli import app
 from radixlab.errors import InvalidArgument
 from radixlab.simulate import Replay, sweep
-from radixlab.sweep import draw_curve, parse_capacities, rows, size_name, text_curve
-from radixlab.workloads import WORKLOADS, Trace, to_trace
+from radixlab.sweep import (
+    draw_curve,
+    draw_runs,
+    parse_arrivals,
+    parse_capacities,
+    parse_cost,
+    rows,
+    size_name,
+    text_curve,
+)
+from radixlab.virtual import CostModel
+from radixlab.virtual import sweep as sweep_engine
+from radixlab.workloads import WORKLOADS, Trace, batch, closed_loop, poisson, to_trace
 
 
 @pytest.mark.parametrize(
@@ -113,3 +124,65 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, options: list[str], mess
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     code, output = run("--trace", tmp_path / "none.jsonl")
     assert code == 2 and "FileNotFoundError" in output
+
+
+# --- workloads through the engine ---------------------------------------------------------------
+def test_the_command_serves_workloads_on_a_virtual_clock_and_goes_on_where_it_was(
+    tmp_path: Path,
+) -> None:
+    csv, chart = tmp_path / "runs.csv", tmp_path / "runs.svg"
+    options = ["--workload", "few-shot,rag", "--policy", "fcfs,hrrn", "--eviction", "lru,slru"]
+    options += ["--capacity", "4k,unlimited", "--arrivals", "closed:8", "--csv", str(csv)]
+    code, output = run(*options, "--chart", chart)
+    assert code == 0, output
+    lines = [line.split() for line in output.splitlines() if line.startswith(("few-shot", "rag"))]
+    assert len(lines) == 16
+    assert lines[0][:5] == ["few-shot", "fcfs", "lru", "4k", "16"]
+    assert chart.stat().st_size > 5000
+    assert len(csv.read_text().splitlines()) == 17
+    assert run(*options) == (0, output)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "a --trace or a --workload"),
+        (["--workload", "chats"], "workload must be of few-shot, chat"),
+        (["--workload", "rag", "--policy", "lifo"], "policy must be one of fcfs, lpm"),
+        (["--workload", "rag", "--eviction", "belady"], "eviction must be one of lru"),
+        (["--workload", "rag", "--page-size", "many"], 'page_size must be tokens such as "1,16"'),
+        (["--workload", "rag", "--arrivals", "soon"], 'arrivals must be "batch", "poisson:RATE"'),
+        (["--workload", "rag", "--cost", "nothing.json"], "FileNotFoundError"),
+        (["--workload", "rag", "--cost", "1,2,3"], "cost must be two numbers of seconds"),
+        (["--workload", "rag", "--cost", "-1,2"], "per_token must be seconds, 0 or more"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_a_simulation(options: list[str], message: str) -> None:
+    code, output = run(*options)
+    assert code == 2
+    assert message in " ".join(output.split())
+
+
+def test_arrivals_as_one_writes_them() -> None:
+    jobs = WORKLOADS["rag"](0)[:6]
+    assert parse_arrivals("batch")(jobs) == batch(jobs)
+    assert parse_arrivals("poisson:2.5", 4)(jobs) == poisson(jobs, 2.5, 4)
+    assert parse_arrivals("closed:2")(jobs) == closed_loop(jobs, 2)
+    assert parse_arrivals("closed:2:0.5")(jobs) == closed_loop(jobs, 2, 0.5)
+    for text in ("", "batch:1", "poisson", "poisson:often", "closed:x", "closed", "closed:1:2:3"):
+        with pytest.raises(InvalidArgument, match="arrivals must be"):
+            parse_arrivals(text)
+
+
+def test_costs_as_one_writes_them(tmp_path: Path) -> None:
+    assert parse_cost("1e-3, 0.5") == CostModel(0.001, 0.5)
+    path = tmp_path / "bench.json"
+    rows = [{"tokens": 10, "cached": c, "warm": 1.0 + (10 - c)} for c in (0, 5)]
+    path.write_text(json.dumps({"rows": rows}))
+    assert parse_cost(str(path)) == CostModel(1.0, 1.0)
+
+
+def test_a_picture_over_page_sizes_where_there_is_one_capacity(tmp_path: Path) -> None:
+    runs = sweep_engine({"rag": WORKLOADS["rag"](0)[:10]}, page_sizes=[1, 16])
+    draw_runs(runs, tmp_path / "pages.png")
+    assert (tmp_path / "pages.png").stat().st_size > 5000

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from radixlab.cache import CacheHandle
 from radixlab.errors import PoolExhausted, StaleHandle, StillLocked
-from radixlab.eviction import KEYS, make_strategy
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
+from radixlab.strategies import KEYS, make_strategy
 from radixlab.tokens import Namespace, decode
 from radixlab.tree import RadixTreeNode
 
@@ -274,7 +274,12 @@ class World:
             for slot in node.value[::page]:
                 names[slot] = len(names)
             if node.parent is not None:
-                tree.append((place[node.parent], node.child_key, node._key, node.ref_count))
+                alike = (
+                    node.created == node.parent.created,
+                    node.timestamp == node.parent.timestamp,
+                )
+                about = (node.child_key, node._key, node.ref_count, node.border, *alike)
+                tree.append((place[node.parent], *about))
             children = node.children
             stack.extend(children[k] for k in sorted(children, key=str, reverse=True))
         if self.setting.strategy == "lru":

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from radixlab.viz.charts import count_trees, plot_trees, shared_prompts
+    from radixlab.viz.charts import count_trees, plot_rates, plot_trees, shared_prompts
     from radixlab.viz.dot import draw_tree, tree_dot
     from radixlab.viz.picture import Picture
     from radixlab.viz.player import StepPlayer, play
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from radixlab.viz.sandbox import Sandbox
 
 _ROOMS = {
-    "charts": ("count_trees", "plot_trees", "shared_prompts"),
+    "charts": ("count_trees", "plot_rates", "plot_trees", "shared_prompts"),
     "dot": ("draw_tree", "tree_dot"),
     "picture": ("Picture",),
     "player": ("StepPlayer", "play"),
@@ -40,6 +40,7 @@ __all__ = [
     "draw_pool",
     "draw_tree",
     "play",
+    "plot_rates",
     "plot_trees",
     "quiz",
     "shared_prompts",

@@ -1,14 +1,14 @@
-"""Why a radix tree and no trie: both are built of the same prompts, and counted.
+"""Charts of the book: tables of rates in colour; and why a radix tree and no trie.
 
 The trie is the plain one of the chapter (section 3.1): one node for each token, its children in a
-dictionary.
+dictionary. Both trees are built of the same prompts, and counted.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,6 +95,37 @@ def plot_trees(lengths: Iterable[int] = (8, 16, 32, 64, 128, 256, 512, 1024)) ->
                 axes.plot(x, y, label="trie" if tree == "trie" else "radix tree")
             axes.set(xscale="log", yscale="log", title=title, xlabel="tokens in a prompt")
             axes.legend()
+    return figure
+
+
+def plot_rates(rates: Mapping[str, Mapping[str, float]], last_is_best: bool = True) -> Figure:
+    """Rates from 0 to 1 as a coloured table, in percent: rates[row][column].
+
+    With `last_is_best` the last row is set off as what the others are measured by; whoever comes
+    within half a percent of it is set in bold.
+    """
+    from matplotlib.figure import Figure
+
+    rows, columns = list(rates), list(next(iter(rates.values())))
+    best = rates[rows[-1]] if last_is_best else {}
+    with style():
+        figure = Figure(figsize=(2 + 1.05 * len(columns), 0.9 + 0.36 * len(rows)))
+        axes = figure.subplots()
+        values = [[rates[row][column] for column in columns] for row in rows]
+        axes.imshow(values, cmap="Blues", vmin=0, vmax=1.6, aspect="auto")
+        for y, row in enumerate(rows):
+            for x, column in enumerate(columns):
+                near = column in best and rates[row][column] >= best[column] - 0.005
+                text = f"{100 * rates[row][column]:.0f} %"
+                axes.text(x, y, text, ha="center", va="center", weight="bold" if near else None)
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+        if last_is_best:
+            axes.axhline(len(rows) - 1.5, color="#57606a", linewidth=1.5, marker="", linestyle="-")
     return figure
 
 

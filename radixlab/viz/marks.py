@@ -5,6 +5,7 @@ Taken from the step's data alone: its path, its changes and its snapshots.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from radixlab.lifecycle import Step
@@ -90,10 +91,22 @@ def node_state(node: NodeSnapshot) -> str:
 
 
 def with_removed(step: Step, before: Snapshot | None) -> tuple[NodeSnapshot, ...]:
-    """The nodes after the step, and, where they are known, those that it evicted, as ghosts."""
+    """The nodes after the step, and, where they are known, those that it evicted, as ghosts.
+
+    A ghost whose parent has been absorbed (`Changes.healed`) hangs where the parent hung.
+    """
     after = step.snapshot.nodes
     if before is None or not step.changes.removed:
         return after
-    gone = set(step.changes.removed)
+    gone, healed = set(step.changes.removed), {upper for upper, _ in step.changes.healed}
     there = {node.uuid for node in after} | gone
-    return (*after, *(n for n in before.nodes if n.uuid in gone and n.parent in there))
+    parents = {node.uuid: node.parent for node in before.nodes}
+
+    def hang(ghost: NodeSnapshot) -> NodeSnapshot:
+        parent = ghost.parent
+        while parent in healed:
+            parent = parents[parent]
+        return replace(ghost, parent=parent)
+
+    ghosts = (hang(node) for node in before.nodes if node.uuid in gone)
+    return (*after, *(ghost for ghost in ghosts if ghost.parent in there))

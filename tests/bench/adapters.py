@@ -113,7 +113,7 @@ class Core(Implementation):
         key = prepared[0]
         held, row, handle = admitted
         cache, pool = self.cache, self.pool
-        result = cache.insert_prefix(key, row[: len(key) // TOKEN_BYTES], held=handle)
+        result = cache.insert_prefix(key, row, limit=len(key) // TOKEN_BYTES, held=handle)
         cache.unlock(handle)
         if result.cached_len > held:
             pool.free(row[held : result.cached_len])

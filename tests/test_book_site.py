@@ -1,0 +1,250 @@
+"""The built site in a headless browser: every page, as readers with any device have it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import publish
+import pytest
+from chromium import Watched, chromium, watch
+from playwright.sync_api import Browser, expect
+from test_viz_browser import check_controls
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = publish.SITE
+WIDTHS = (360, 768, 1440)
+MB = 1_000_000
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="session")
+def start() -> Iterator[str]:
+    """Build the site (`make book`, in this environment) and serve it under a sub-path."""
+    if shutil.which("npm") is None:
+        message = "no npm: apt install npm"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    command = ["make", "-o", "env-book", "book", f"VIRTUAL_ENV={sys.prefix}"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert answer.returncode == 0, (answer.stdout + answer.stderr)[-6000:]
+    with publish.serving() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Watched]:
+    with watch(browser, viewport={"width": 1440, "height": 900}) as watched:
+        yield watched
+
+
+def book_pages() -> list[str]:
+    """All pages but those of source code, of which two stand for the rest (one template)."""
+    toc = (ROOT / "book/_toc.yml").read_text(encoding="utf-8")
+    pages = re.findall(r"(?:file|root): (\S+)", toc)
+    return [*pages, "search", "genindex", "404", "_modules/index", "_modules/radixlab/cache"]
+
+
+def open_page(watched: Watched, address: str) -> None:
+    watched.page.goto(address)
+    if "embed-amd" in watched.page.content():
+        watched.page.locator(".rl-player").first.wait_for()
+    watched.page.wait_for_load_state("networkidle")
+
+
+def test_the_site_is_fit_to_publish(start: str) -> None:
+    assert publish.check() == []
+
+
+@pytest.mark.parametrize("name", book_pages())
+def test_a_page_is_clean_accessible_and_fits_every_screen(
+    name: str, start: str, page: Watched
+) -> None:
+    open_page(page, f"{start}{name}.html")
+    page.assert_clean()
+    for width in WIDTHS:
+        page.page.set_viewport_size({"width": width, "height": 900})
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    page.page.evaluate("document.querySelectorAll('.rl-all').forEach((e) => { e.open = true; })")
+    for theme in ("light", "dark"):
+        page.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        page.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        page.page.wait_for_timeout(300)  # colours fade
+        page.assert_accessible()
+
+
+@pytest.mark.parametrize("name", [p for p in book_pages() if p[0] == "0"])
+def test_every_figure_has_a_caption_and_a_text_that_says_what_it_shows(
+    name: str, start: str, page: Watched
+) -> None:
+    open_page(page, f"{start}{name}.html")
+    for picture in page.page.locator("article .cell_output img").all():
+        assert len(picture.get_attribute("alt") or "") > 60
+        figure = picture.locator("xpath=ancestor::figure")
+        assert len(figure.locator("figcaption").inner_text()) > 30
+    assert "Figure size" not in page.page.locator("article").inner_text()
+
+
+# --- players and quizzes without a kernel --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["index", "00-start"])
+def test_a_player_steps_without_a_kernel(name: str, start: str, page: Watched) -> None:
+    open_page(page, f"{start}{name}.html")
+    check_controls(page.page)
+    page.assert_clean()
+
+
+def test_every_player_of_the_lifecycle_page_steps(start: str, page: Watched) -> None:
+    open_page(page, start + "04-lifecycle.html")
+    players = page.page.locator(".rl-player")
+    assert players.count() == 4
+    for player in players.all():
+        stage = player.locator(".rl-stage")
+        stage.focus()
+        page.page.keyboard.press("End")
+        last = player.get_by_label("Jump to step")
+        assert last.input_value() == last.get_attribute("max")
+
+
+def test_a_quiz_answers_and_explains(start: str, page: Watched) -> None:
+    open_page(page, start + "02-radix-tree.html")
+    page.page.get_by_text("It may cut an edge and refresh recency").click()
+    expect(page.page.locator(".Feedback.correct, .Feedback.correctButton").first).to_be_visible()
+    page.assert_clean()
+
+
+def test_a_playground_says_that_it_needs_python(start: str, page: Watched) -> None:
+    open_page(page, start + "02-radix-tree.html")
+    expect(page.page.get_by_text("Here the playground is only a picture")).to_be_visible()
+    assert page.page.locator("[inert] .rl-playground").count() == 1
+
+
+# --- by keyboard, on paper, without a network ----------------------------------------------------
+
+
+def test_everything_on_the_first_page_can_be_reached_by_keyboard(start: str, page: Watched) -> None:
+    open_page(page, start)
+    reached = set()
+    for _ in range(90):
+        page.page.keyboard.press("Tab")
+        name = "(e => e.getAttribute('aria-label') || e.textContent.trim())"
+        reached.add(page.page.evaluate(f"{name}(document.activeElement)"))
+    for name in ("Next step", "Play", "Step", "Jump to step", "All 16 steps as text"):
+        assert name in reached
+    for door in ("Learn", "Teach", "Read the code"):
+        assert any(door in each for each in reached), door
+    for _ in range(3):
+        page.page.keyboard.press("Shift+Tab")
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.page.evaluate(outline) != "none"
+
+
+def test_paper_shows_the_steps_as_text(start: str, page: Watched) -> None:
+    open_page(page, start + "04-lifecycle.html")
+    page.page.emulate_media(media="print")
+    for player in page.page.locator(".rl-player").all():
+        expect(player.locator(".rl-controls")).to_be_hidden()
+        expect(player.locator(".rl-all li").last).to_be_visible()
+    expect(page.page.locator(".bd-sidebar-primary")).to_be_hidden()
+
+
+def test_search_finds_evictable_size(start: str, page: Watched) -> None:
+    open_page(page, start + "search.html?q=evictable_size")
+    results = page.page.locator("ul.search li")
+    expect(results.first).to_be_visible()
+    assert results.count() >= 3
+    page.assert_clean()
+
+
+# --- size and time -------------------------------------------------------------------------------
+
+
+def weigh(watched: Watched, address: str) -> int:
+    """Bytes that a page and all it loads take, as a server that compresses sends them."""
+    sizes: dict[str, int] = {}
+
+    def note(response: object) -> None:
+        url = response.url.split("?")[0]  # type: ignore[attr-defined]
+        path = SITE / (url.removeprefix(address_root(address)) or "index.html")
+        if path.is_file():
+            sizes[url] = len(gzip.compress(path.read_bytes(), 6))
+
+    watched.page.on("response", note)
+    open_page(watched, address)
+    return sum(sizes.values())
+
+
+def address_root(address: str) -> str:
+    return re.match(r"http://[^/]+/[^/]+/", address).group()  # type: ignore[union-attr]
+
+
+def test_the_first_page_is_small_and_soon_usable(start: str, page: Watched) -> None:
+    size = weigh(page, start)
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        page.page.goto(start, wait_until="commit")
+        page.page.get_by_role("button", name="Next step").click()
+        expect(page.page.get_by_label("Jump to step")).to_have_value("2")
+        times.append(time.perf_counter() - begin)
+    print(f"{size / 1000:.0f} kB, usable after {min(times):.2f} s")
+    assert size <= MB
+    assert min(times) <= 2
+
+
+def test_no_page_is_too_large(browser: Browser, start: str) -> None:
+    sizes = {}
+    for name in book_pages():
+        with watch(browser) as watched:
+            sizes[name] = weigh(watched, f"{start}{name}.html")
+    largest = max(sizes, key=lambda name: sizes[name])
+    print(f"{largest}: {sizes[largest] / 1000:.0f} kB")
+    assert sizes[largest] <= 3 * MB
+
+
+# --- what keeps a site from being built ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["1 / 0", "print('well')"])
+def test_a_failing_cell_fails_the_build_and_colab_is_offered_with_an_address(
+    cell: str, tmp_path: Path, start: str
+) -> None:
+    book = tmp_path / "book"
+    book.mkdir()
+    for name in ("_config.yml", "_ext", "_templates", "assets", "npm", "glossary.md"):
+        (book / name).symlink_to(ROOT / "book" / name)
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    (tmp_path / "radixlab").symlink_to(ROOT / "radixlab")
+    (book / "_toc.yml").write_text(
+        "format: jb-book\nroot: 00-start\nchapters: [{file: glossary}]\n", encoding="utf-8"
+    )
+    head = (ROOT / "book/00-start.md").read_text(encoding="utf-8").split("\n# ")[0]
+    page = f"{head}\n# Title\n\n```{{code-cell}} ipython3\n{cell}\n```\n"
+    (book / "00-start.md").write_text(page, encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "-W", "-n"]
+    environment = os.environ | {"RADIXLAB_REPOSITORY": "https://github.com/some/radixlab"}
+    answer = subprocess.run(
+        [*command, "--keep-going", str(book)], capture_output=True, text=True, env=environment
+    )
+    if cell == "1 / 0":
+        assert answer.returncode != 0
+        return
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    html = (book / "_build/html/00-start.html").read_text(encoding="utf-8")
+    assert "colab.research.google.com/github/some/radixlab/blob/main/notebooks/00-start" in html
+    assert "colab" not in (SITE / "00-start.html").read_text(encoding="utf-8")
+    assert "https://some.github.io/radixlab/" in (book / "_build/html/sitemap.xml").read_text()
