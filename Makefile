@@ -44,7 +44,7 @@ done; \
 if [ -z "$$done" ]; then \
     $(if $(ACTIVE),$(check_active),$(make_venv)); \
     echo "Installing radixlab[$(2)] into $(ENV). The first time takes minutes, most of them for torch."; \
-    "$(PY)" -m pip install --disable-pip-version-check $(CONSTRAINTS:%=-c %) -e ".[$(2)]"; \
+    "$(PY)" -m pip install -q --disable-pip-version-check $(CONSTRAINTS:%=-c %) -e ".[$(2)]"; \
     mkdir -p "$(STAMPS)"; now=$$(stamp); \
     for old in demo lab book test; do \
         if [ "$$(cat "$(STAMPS)/$$old" 2>/dev/null)" != "$$now" ]; then rm -f "$(STAMPS)/$$old"; fi; \
@@ -122,7 +122,7 @@ demo: env-demo ## the whole story in a terminal (DEMO_ARGS=...)
 	@"$(ENV)/bin/radixlab" demo $(DEMO_ARGS)
 
 lab: env-lab ## JupyterLab, opened on the first notebook (LAB_ARGS=...)
-	"$(PY)" -m jupyterlab --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00-start.ipynb
+	"$(PY)" -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00-start.ipynb
 
 # RADIXLAB_REPOSITORY=https://github.com/OWNER/NAME puts Colab buttons on the pages and the right
 # addresses into the sitemap.
