@@ -246,16 +246,17 @@ class RadixTree:
             stack.extend(reversed(node.children.values()))
 
     def __str__(self) -> str:
-        lines = ["root"]
-        _draw(self.root, "", lines)
+        lines, stack = ["root"], _below(self.root, "")
+        while stack:
+            node, indent, last = stack.pop()
+            held = f"  ref_count {node.ref_count}" if node.ref_count else ""
+            space = f"  namespace {node.namespace}" if isinstance(node.child_key, tuple) else ""
+            arrow = f"{brief(node.key)} -> {brief(node.value, 'p')}"
+            lines.append(f"{indent}{'└── ' if last else '├── '}{arrow}{held}{space}")
+            stack += _below(node, indent + ("    " if last else "│   "))
         return "\n".join(lines)
 
 
-def _draw(node: RadixTreeNode, indent: str, lines: list[str]) -> None:
-    last = len(node.children) - 1
-    for i, child in enumerate(node.children.values()):
-        held = f"  ref_count {child.ref_count}" if child.ref_count else ""
-        space = f"  namespace {child.namespace}" if isinstance(child.child_key, tuple) else ""
-        arrow = f"{brief(child.key)} -> {brief(child.value, 'p')}"
-        lines.append(f"{indent}{'└── ' if i == last else '├── '}{arrow}{held}{space}")
-        _draw(child, indent + ("    " if i == last else "│   "), lines)
+def _below(node: RadixTreeNode, indent: str) -> list[tuple[RadixTreeNode, str, bool]]:
+    """The children with their indent, the last one first, and which one that is."""
+    return [(child, indent, i == 0) for i, child in enumerate(reversed(node.children.values()))]

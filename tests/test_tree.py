@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radixlab.cache import RadixCache
 from radixlab.errors import InvalidArgument, InvalidPageSize, LengthMismatch
 from radixlab.tokens import Namespace, encode
 from radixlab.tree import RadixTree, RadixTreeNode
@@ -139,3 +140,11 @@ def test_a_tree_is_drawn_as_text() -> None:
         "[p0, p1, p2, p3, ... 20 in all ..., p18, p19]"
         "  namespace Namespace(adapter=None, salt='s', tenant=None)"
     )
+
+
+def test_a_chat_of_many_turns_can_be_printed() -> None:
+    """Each turn is a node below the one before: deeper than Python's recursion goes."""
+    cache = RadixCache()
+    for turn in range(1, 1500):
+        cache.insert_prefix(range(turn), array("i", range(turn)))
+    assert str(cache).count("└── ") == 1499
