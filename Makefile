@@ -103,11 +103,11 @@ export DEVICE
 env-demo:
 	$(call setup,demo,model,lab test)
 
-LAB_EXTRAS := model,lab
+LAB_EXTRAS := model,lab,sweep
 env-lab:
 	$(call setup,lab,$(LAB_EXTRAS),test)
 
-BOOK_EXTRAS := model,book
+BOOK_EXTRAS := model,book,sweep
 env-book:
 	$(call setup,book,$(BOOK_EXTRAS),test)
 

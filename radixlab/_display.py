@@ -37,6 +37,7 @@ def show(shown: Any) -> dict[str, str]:
 
 def show_chart(figure: Any) -> Any:
     """A chart as PNG for screens of high resolution: its data, and its width and height."""
-    from IPython.core.pylabtools import print_figure
+    from IPython.core import pylabtools
 
-    return print_figure(figure, fmt="retina", base64=True)
+    draw: Any = pylabtools.print_figure
+    return draw(figure, fmt="retina", base64=True)

@@ -31,7 +31,7 @@ CLOSED = (
 # Words that are terms only in some places.
 SPECIAL = {
     "page": r"(?<=whole )pages?\b|\bpages?(?= of (?:two|four|several|\d))",
-    "key": r"(?<!arrow )\bkeys?\b",
+    "key": r"(?<!arrow )(?<!same )\bkeys?\b",
     "handle": r"(?<!that )\bhandles?\b",
     "free": r"\bfrees?\b(?! to)",
     "random": r"(?!)",  # the policy: as code only

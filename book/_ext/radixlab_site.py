@@ -66,6 +66,9 @@ def keep_outputs_fresh(app: Sphinx, config: Config) -> None:
     config.nb_execution_cache_path = str(caches / config.radixlab_source)
 
 
+MATH = (nodes.math, nodes.math_block)
+
+
 # --- what pages load -----------------------------------------------------------------------------
 
 
@@ -153,7 +156,7 @@ def add_notebook(app: Sphinx, doctree: nodes.document) -> None:
         path = urlsplit(repository).path.strip("/")
         colab = f"https://colab.research.google.com/github/{path}/blob/main/notebooks/{name}.ipynb"
         bar += [nodes.Text(" "), nodes.reference("", "Open in Colab", refuri=colab)]
-        install = f'%pip install "radixlab[lab,model] @ git+{repository}"'
+        install = f'%pip install "radixlab[lab,model,sweep] @ git+{repository}"'
         bar += [nodes.Text(" In Colab, run "), nodes.literal("", install), nodes.Text(" first.")]
     title.parent.insert(title.parent.index(title) + 1, bar)
 
@@ -215,6 +218,15 @@ def add_description(
     )
 
 
+def leave_out_mathjax(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Load the formulas' script on pages that have a formula."""
+    if doctree is None or not any(doctree.findall(lambda n: isinstance(n, MATH))):
+        files = context["script_files"]
+        files[:] = [file for file in files if "mathjax" not in str(file.filename)]
+
+
 def to_rst(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings write code as Markdown does: in single backticks, or indented by four."""
     text = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", "\n".join(lines))
@@ -262,6 +274,13 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{places}</urlset>\n'
     )
     (out / ".nojekyll").touch()
+    # Half a megabyte of script that turns icons into SVG: the theme's font shows them too.
+    for path in out.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        slim = re.sub(r"\s*<script[^>]*/fontawesome\.js[^>]*></script>", "", text)
+        path.write_text(slim, encoding="utf-8")
+    for script in (out / "_static/scripts").glob("fontawesome.js*"):
+        script.unlink()
     page = (Path(app.srcdir) / "assets/404.html").read_text(encoding="utf-8")
     (out / "404.html").write_text(page.replace("{{home}}", urlsplit(address).path))
     (out / "_static/404.html").unlink(missing_ok=True)
@@ -281,6 +300,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", name_empty_heads)
     app.connect("doctree-read", still_playground)
     app.connect("html-page-context", add_description)
+    app.connect("html-page-context", leave_out_mathjax, priority=900)
     app.connect("autodoc-process-docstring", to_rst)
     app.connect("viewcode-find-source", only_our_source)
     app.connect("html-collect-pages", mend_source_pages, priority=100)
