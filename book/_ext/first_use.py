@@ -45,7 +45,7 @@ def read_terms(app: Sphinx) -> None:
     text = (Path(app.srcdir) / f"{GLOSSARY}.md").read_text(encoding="utf-8")
     block = text.split("{glossary}\n", 1)[1]
     terms = re.findall(r"^([^\s:`].*|`.*)$", block, re.MULTILINE)
-    app.radixlab_terms = {  # type: ignore[attr-defined]
+    app.radixlab_terms = {  # type: ignore[attr-defined]  # kept on the app
         term: re.compile(SPECIAL.get(term, pattern(term)), 0 if term.isupper() else re.IGNORECASE)
         for term in sorted(terms, key=len, reverse=True)
     }
@@ -62,7 +62,7 @@ def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
     if env.docname in PLAIN:
         return
     env.note_dependency(str(Path(app.srcdir) / f"{GLOSSARY}.md"))
-    left = dict(app.radixlab_terms)  # type: ignore[attr-defined]
+    left = dict(app.radixlab_terms)  # type: ignore[attr-defined]  # kept on the app
     for text in [t for t in doctree.findall(nodes.Text) if is_open(t)]:
         link_in(text, left, env.docname)
 

@@ -242,7 +242,7 @@ def only_our_source(app: Sphinx, module: str) -> tuple[str, dict[str, Any]] | No
 def mend_source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Drop what is not ours, and let each [docs] link lead to where the name is described."""
     modules = getattr(app.env, "_viewcode_modules", {})
-    described = app.env.get_domain("py").objects  # type: ignore[attr-defined]
+    described = app.env.get_domain("py").objects  # type: ignore[attr-defined]  # PythonDomain
     for module, entry in list(modules.items()):
         if module.partition(".")[0] != "radixlab":
             del modules[module]

@@ -119,11 +119,11 @@ def load(folder: Path) -> list[type[Implementation]]:
 
     package = types.ModuleType("sglang")
     package.__path__ = [str(folder / "sglang")]
-    package.__version__ = version(folder)  # type: ignore[attr-defined]
+    package.__version__ = version(folder)  # type: ignore[attr-defined]  # a bare module
     sys.modules["sglang"] = package
     sys.meta_path.insert(0, StubFinder())
     compiler = torch.compile
-    torch.compile = as_it_is  # type: ignore[assignment]
+    torch.compile = as_it_is  # type: ignore[assignment]  # put back below
     try:
         for name in ("radix_cache", "unified_radix_cache", "allocator.token", "allocator.paged"):
             module(name)
