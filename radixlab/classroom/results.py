@@ -1,0 +1,107 @@
+"""What grading a submission gives: plain data, one JSON file for each student.
+
+No hidden input stands here: for hidden groups there are counts and kinds of failure only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A visible case that failed; `got` is None and `how` says why if nothing came back."""
+
+    call: str
+    expected: Any
+    got: Any
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """A group of cases: all right, or no points. `failed` are the numbers of the failed cases.
+
+    `how` counts the ways in which cases failed: "wrong value", "NameError", "timeout", ...
+    """
+
+    name: str
+    visible: bool
+    points: float
+    most: float
+    cases: int
+    failed: tuple[int, ...] = ()
+    how: dict[str, int] = field(default_factory=dict)
+    shown: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseResult:
+    """One exercise; `mistake` is the sentence of the known mistake that it makes, "" if none."""
+
+    exercise: str
+    groups: tuple[GroupResult, ...]
+    mistake: str = ""
+
+    @property
+    def points(self) -> float:
+        """What it earned."""
+        return sum(group.points for group in self.groups)
+
+    @property
+    def most(self) -> float:
+        """What it could have earned."""
+        return sum(group.most for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionResult:
+    """One submission. `problem` says why it could not be read, "" if it could.
+
+    `key` is a digest of submission, sheet, seed and version: with the same key nothing is graded
+    again. `cells` names the cells that failed as (number, builtin exception). `written` has the
+    answers in words, by question.
+    """
+
+    student: str
+    sheet: str
+    key: str
+    exercises: tuple[ExerciseResult, ...]
+    written: dict[str, str] = field(default_factory=dict)
+    cells: tuple[tuple[int, str], ...] = ()
+    problem: str = ""
+
+    @property
+    def points(self) -> float:
+        """What the exercises earned, written answers not counted."""
+        return sum(exercise.points for exercise in self.exercises)
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON, at once or not at all."""
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        part.replace(path)
+
+    @staticmethod
+    def load(path: Path) -> SubmissionResult:
+        """Read what `save` wrote; raises ValueError, KeyError or TypeError for anything else."""
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return SubmissionResult(
+            **data
+            | {
+                "exercises": tuple(map(_exercise, data["exercises"])),
+                "cells": tuple((int(number), str(name)) for number, name in data["cells"]),
+            }
+        )
+
+
+def _exercise(data: dict[str, Any]) -> ExerciseResult:
+    return ExerciseResult(**data | {"groups": tuple(map(_group, data["groups"]))})
+
+
+def _group(data: dict[str, Any]) -> GroupResult:
+    shown = tuple(Shown(**case) for case in data["shown"])
+    return GroupResult(**data | {"failed": tuple(data["failed"]), "shown": shown})
