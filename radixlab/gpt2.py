@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from radixlab.errors import InvalidArgument
 from radixlab.kv import CachedModel, KVPool
+from radixlab.linear import Linear
 from radixlab.packing import ATTENTION_ROWS, Plan, Span, check_spans, make_plan
 from radixlab.sampling import draw_tokens
 from radixlab.tokens import TOKEN_BYTES
@@ -58,14 +59,14 @@ EXACT_TILE = 32  # rows of a tile in exact mode: 16 costs more time, 64 more pad
 
 
 class _Block(NamedTuple):
-    """The weights of one layer: (weight, bias) pairs, matrices [in, out]."""
+    """One layer: its matrix products, and the (weight, bias) pairs of its norms."""
 
     ln_1: tuple[Tensor, Tensor]
-    c_attn: tuple[Tensor, Tensor]
-    attn_proj: tuple[Tensor, Tensor]
+    c_attn: Linear
+    attn_proj: Linear
     ln_2: tuple[Tensor, Tensor]
-    c_fc: tuple[Tensor, Tensor]
-    mlp_proj: tuple[Tensor, Tensor]
+    c_fc: Linear
+    mlp_proj: Linear
 
 
 class GPT2:
@@ -95,15 +96,22 @@ class GPT2:
             return weights[f"{name}.weight"], weights[f"{name}.bias"]
 
         self.weights = weights
-        names = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
         self._blocks = [
-            _Block(*(pair(f"h.{layer}.{name}") for name in names)) for layer in range(config.layers)
+            _Block(
+                ln_1=pair(f"{layer}.ln_1"),
+                c_attn=Linear(*pair(f"{layer}.attn.c_attn")),
+                attn_proj=Linear(*pair(f"{layer}.attn.c_proj")),
+                ln_2=pair(f"{layer}.ln_2"),
+                c_fc=Linear(*pair(f"{layer}.mlp.c_fc")),
+                mlp_proj=Linear(*pair(f"{layer}.mlp.c_proj")),
+            )
+            for layer in (f"h.{number}" for number in range(config.layers))
         ]
         self._token_embedding = weights["wte.weight"]
         self.device = self._token_embedding.device  # with its index: cuda:0, not cuda
         self._position_embedding = weights["wpe.weight"]
         self._ln_f = pair("ln_f")
-        self._head = weights.get("lm_head.weight", self._token_embedding)
+        self._head = Linear(weights.get("lm_head.weight", self._token_embedding).T)
         self._triangle = torch.empty(0, 0)
 
     @classmethod
@@ -218,7 +226,7 @@ class GPT2:
         _, heads, head_dim = self.kv_shape
         q = x.new_empty(len(x), heads, head_dim)
         for rows, _ in plan.products:
-            qkv = _linear(self._norm(x[rows], block.ln_1), block.c_attn)
+            qkv = block.c_attn(self._norm(x[rows], block.ln_1))
             q[rows], k, v = qkv.view(-1, 3, heads, head_dim).unbind(1)
             pool.write(layer, plan.writes[rows], k, v)
         return q
@@ -246,15 +254,15 @@ class GPT2:
         """Add the layer's attention and MLP to `x` [rows, d], in place."""
         for rows, _ in plan.products:
             y = x[rows]
-            y += _linear(attended[rows].flatten(1), block.attn_proj)
-            inner = F.gelu(_linear(self._norm(y, block.ln_2), block.c_fc), approximate="tanh")
-            y += _linear(inner, block.mlp_proj)
+            y += block.attn_proj(attended[rows].flatten(1))
+            inner = F.gelu(block.c_fc(self._norm(y, block.ln_2)), approximate="tanh")
+            y += block.mlp_proj(inner)
 
     def _logits(self, x: Tensor, plan: Plan) -> Tensor:
         sizes = [wanted.stop - wanted.start for _, wanted in plan.products]
         out = x.new_empty(sum(sizes), self.config.vocab)
         for (rows, wanted), part in zip(plan.products, torch.split(out, sizes), strict=True):
-            part.copy_((self._norm(x[rows], self._ln_f) @ self._head.T)[wanted])
+            part.copy_(self._head(self._norm(x[rows], self._ln_f))[wanted])
         return out
 
     def _norm(self, x: Tensor, norm: tuple[Tensor, Tensor]) -> Tensor:
@@ -281,11 +289,6 @@ class GPT2:
         return (
             f"GPT2({c.layers} layers, {c.heads} heads of {c.head_dim}, {self.dtype}, {self.device})"
         )
-
-
-def _linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
-    weight, bias = layer
-    return torch.addmm(bias, x, weight)
 
 
 def pick_device(device: torch.device | str | None = None) -> torch.device:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -60,3 +62,23 @@ def test_sharing_a_read_changes_no_bit(exact: bool, monkeypatch: pytest.MonkeyPa
     shared = logits()
     monkeypatch.setattr("radixlab.packing._read_order", lambda tables: (list(range(5)), [0] * 5))
     assert torch.equal(shared, logits())
+
+
+@pytest.mark.parametrize("logits", ["last", "all"])
+def test_many_rows_are_multiplied_in_blocks(
+    logits: Literal["last", "all"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = GPT2.random(SMALL)
+    spans = [Span(slots((0, 40)), 3, 40), Span(slots((0, 20), (50, 61)), 20, 31)]
+    ids = torch.arange(48) % SMALL.vocab
+
+    def compute() -> torch.Tensor:
+        pool = KVPool.for_model(model, 200)
+        pool.data.normal_(generator=torch.Generator().manual_seed(0))
+        return model.forward(ids, spans, pool, logits=logits)
+
+    whole = compute()
+    monkeypatch.setattr("radixlab.packing.PRODUCT_ROWS", 5)
+    plan = make_plan(ids, spans, scratch_slot=200)
+    assert [rows.stop - rows.start for rows, _ in plan.products] == [5] * 9 + [3]
+    torch.testing.assert_close(compute(), whole, rtol=1e-5, atol=1e-5)
