@@ -8,7 +8,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab book serve publish-check bench cuda-check test test-long lint format sync clean \
+.PHONY: help demo lab book serve publish-check bench compiled cuda-check test test-long lint format sync clean \
     env-demo env-lab env-book env-test
 
 # --- which environment ------------------------------------------------------------------------
@@ -121,8 +121,15 @@ help: ## list the targets
 demo: env-demo ## the whole story in a terminal (DEMO_ARGS=...)
 	@"$(ENV)/bin/radixlab" demo $(DEMO_ARGS)
 
-lab: env-lab ## JupyterLab, opened on the first notebook (LAB_ARGS=...)
+lab: env-lab exercises/.built ## JupyterLab, opened on the first notebook (LAB_ARGS=...)
+	@echo "The exercise sheets are in the folder exercises: begin with exercises/$(firstword $(SHEETS)).ipynb"
 	"$(PY)" -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00-start.ipynb
+
+# Each sheet as a notebook to work in. One in which somebody has written is never overwritten.
+SHEETS := $(sort $(basename $(notdir $(wildcard book/exercises/[0-9][0-9]-*.md))))
+exercises/.built: $(SHEETS:%=book/exercises/%.md) | env-lab
+	"$(ENV)/bin/radixlab" classroom build $(basename $(notdir $?)) --out exercises
+	@touch $@
 
 # RADIXLAB_REPOSITORY=https://github.com/OWNER/NAME puts Colab buttons on the pages and the right
 # addresses into the sitemap.
@@ -142,8 +149,14 @@ serve: book ## the site on http://localhost:8000/radixlab/
 publish-check: book ## is the site fit to publish? every link, picture, title and description
 	"$(PY)" tests/publish.py check
 
-bench: env-test ## speed and memory beside baselines and SGLang (BENCH_ARGS=...)
-	@"$(PY)" -m tests.bench $(BENCH_ARGS)
+bench: env-test $(COMPILED:%=compiled) ## speed and memory beside baselines and SGLang (BENCH_ARGS=..., COMPILED=1)
+	@$(COMPILED:%=PYTHONPATH=build/compiled:.) "$(PY)" $(COMPILED:%=-P) -m tests.bench $(BENCH_ARGS)
+
+# By way of an sdist: a build in this folder would leave binaries beside the sources.
+compiled: env-test ## floors 0-2 compiled by mypyc, into build/compiled (needs a C compiler)
+	rm -rf build/sdist build/compiled
+	"$(PY)" -m build --sdist --outdir build/sdist . >/dev/null
+	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 "$(PY)" -m pip install -q --disable-pip-version-check --no-deps --target build/compiled build/sdist/*.tar.gz
 
 cuda-check: ## what a GPU does with it, in 3 minutes, into book/data (needs torch only; CUDA_ARGS=...)
 	"$(if $(wildcard $(PY)),$(PY),python3)" tests/cuda_check.py $(CUDA_ARGS)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
 from radixlab.errors import (
     AlreadyLocked,
@@ -57,15 +57,19 @@ class CacheHandle:
         return f"<CacheHandle of {self.cached_len} tokens at node {self.node.uuid}, {state}>"
 
 
-@dataclass(slots=True)
 class InsertResult:
     """How many tokens were in the tree already, and a handle to all that is there now."""
 
-    cached_len: int
-    handle: CacheHandle
+    __slots__ = ("cached_len", "handle")
+
+    def __init__(self, cached_len: int, handle: CacheHandle) -> None:
+        self.cached_len, self.handle = cached_len, handle
+
+    def __repr__(self) -> str:
+        return f"<InsertResult: {self.cached_len} tokens were there, {self.handle}>"
 
 
-_USE = attrgetter("timestamp", "ref_count", "hits", "priority")
+_USE: Final = attrgetter("timestamp", "ref_count", "hits", "priority")
 """How a node has been used since it was created: what a split copies and a heal compares."""
 
 

@@ -7,6 +7,7 @@ is the work of mini-SGLang's CacheManager, with its rules (chapter, section 4.2)
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 from radixlab.cache import CacheHandle, InsertResult, RadixCache
 from radixlab.errors import (
@@ -21,7 +22,8 @@ from radixlab.eviction import EvictionStrategy
 from radixlab.pool import PageAllocator
 from radixlab.request import Request, RequestState
 
-WAITING, RUNNING = RequestState.WAITING, RequestState.RUNNING
+WAITING: Final = RequestState.WAITING
+RUNNING: Final = RequestState.RUNNING
 
 
 class CacheManager:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from radixlab.cache import CacheHandle
 from radixlab.errors import EmptyPrompt, InvalidArgument
@@ -44,7 +45,7 @@ class Sampling:
             raise InvalidArgument("seed", self.seed, "an integer")
 
 
-NO_TOKENS: frozenset[int] = frozenset()
+NO_TOKENS: Final[frozenset[int]] = frozenset()
 
 
 class Request:

@@ -10,12 +10,12 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from radixlab.errors import InvalidArgument, InvalidTokenId
 
-TOKEN_BYTES = 4
-_HIGH_BYTE = 3 if sys.byteorder == "little" else 0
+TOKEN_BYTES: Final = 4
+_HIGH_BYTE: Final = 3 if sys.byteorder == "little" else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from radixlab import __version__
+from radixlab import __version__, cache
 from tests.bench import sglang_peers
 from tests.bench.adapters import OWN, Implementation, Trie
 from tests.bench.bars import Bar, bars
@@ -273,7 +273,9 @@ def bars_table(judged: Sequence[Bar]) -> Table:
 
 def versions() -> dict[str, str]:
     """Python and the packages that matter; SGLang's is its wheel's."""
+    compiled = not str(cache.__file__).endswith(".py")
     found = {"python": platform.python_version(), "radixlab": __version__}
+    found["core"] = "compiled by mypyc" if compiled else "interpreted"
     for package in ("numpy", "torch"):
         try:
             found[package] = version(package)
