@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from radixlab import bench
+from radixlab.classroom import commands as classroom
 from radixlab.demo import Growth, ReuseReport, follow_requests, grow_tree, prove_reuse
 from radixlab.errors import InvalidArgument, RadixLabError
 from radixlab.lifecycle import Step
@@ -57,6 +58,7 @@ WIDTH = 80
 MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#56B4E9")}
 PRIVATE = "#D55E00"
 app.add_typer(bench.app, name="bench")
+app.add_typer(classroom.app, name="classroom")
 
 
 @app.command()

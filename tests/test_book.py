@@ -14,7 +14,11 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
 sys.path.insert(0, str(BOOK / "_ext"))
-PAGES = sorted(path for path in BOOK.rglob("*.md") if not {"npm", "_build"} & set(path.parts))
+PAGES = sorted(
+    path
+    for path in BOOK.rglob("*.md")
+    if path.stem[0] != "_" and not {"npm", "_build"} & set(path.parts)
+)
 CONFIG = yaml.safe_load((BOOK / "_config.yml").read_text(encoding="utf-8"))
 TOC = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
 

@@ -62,7 +62,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"radixlab"}
     assert {f"{MODEL}/{name}" for name in MODEL_FILES} <= set(names)
-    assert "radixlab/py.typed" in names
+    assert {"radixlab/py.typed", "radixlab/classroom/sheets/02-split.md"} <= set(names)
     assert any(name.endswith("licenses/LICENSE-TEXT") for name in names)
 
 

@@ -289,6 +289,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this."""
     app.setup_extension("sphinx.ext.viewcode")  # has the events below
+    app.setup_extension("exercise_pages")
     app.add_config_value("radixlab_repository", os.environ.get("RADIXLAB_REPOSITORY", ""), "env")
     app.add_config_value("radixlab_source", "", "env")
     app.add_directive("player", Player)

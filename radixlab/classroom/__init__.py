@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from radixlab.classroom.check import check
+    from radixlab.classroom.checks import check
     from radixlab.classroom.picture import show
 
-_ROOM_OF = {"check": "check", "show": "picture"}
+_ROOM_OF = {"check": "checks", "show": "picture"}
 
 __all__ = ["check", "show"]
 

@@ -41,7 +41,7 @@ def make_cases(sheet: Sheet, exercise: Exercise, seed: str | None = None) -> lis
     """
     rng = random.Random(None if seed is None else f"{seed}/{sheet.name}/{exercise.id}")
     namespace: dict[str, Any] = {"__name__": "cases"}
-    exec(compile(exercise.cases, f"<cases of {exercise.id}>", "exec"), namespace)  # the teacher's own
+    exec(compile(exercise.cases, f"<cases of {exercise.id}>", "exec", dont_inherit=True), namespace)
     made: Callable[[random.Random], Iterable[tuple[str, list[Json]]]] = namespace["cases"]
     drawn = [(group, json.loads(json.dumps(args))) for group, args in made(rng)]
     if unknown := {group for group, _ in drawn} ^ set(exercise.points):
@@ -62,9 +62,13 @@ def make_cases(sheet: Sheet, exercise: Exercise, seed: str | None = None) -> lis
 def run_trusted(
     sheet: Sheet, exercise: Exercise, source: str, arguments: Sequence[list[Json]]
 ) -> list[Outcome]:
-    """What the teacher's own code gives; no sandbox, but the same runner and limits."""
+    """What the teacher's own code gives; no sandbox, but the same runner and limits.
+
+    `source` may use the solutions of the sheet's other exercises, as a student may use theirs.
+    """
     calls = [Call(exercise.id, exercise.entry, args) for args in arguments]
-    return run_calls(sheet, [source], calls, unsafe=True).outcomes
+    others = [e.solution for e in sheet.exercises.values() if e.id != exercise.id]
+    return run_calls(sheet, [*others, source], calls, unsafe=True).outcomes
 
 
 def same(got: Json, expected: Json) -> bool:
@@ -96,11 +100,22 @@ def name_mistake(
 
     None if no mistake does. Each mistake is run with the same cases (in the trusted process).
     """
-    for wrong in exercise.wrong:
-        theirs = run_trusted(sheet, exercise, wrong.source, [case.args for case in cases])
-        if all(map(_alike, outcomes, theirs)):
-            return wrong.message
-    return None
+    return match_mistake(mistake_outcomes(sheet, exercise, cases), outcomes)
+
+
+Mistakes = Sequence[tuple[str, Sequence[Outcome]]]
+"""What known mistakes give in all cases of an exercise, each with its sentence."""
+
+
+def mistake_outcomes(sheet: Sheet, exercise: Exercise, cases: Sequence[Case]) -> Mistakes:
+    """Run the known mistakes of an exercise; whoever grades many submissions keeps the result."""
+    args = [case.args for case in cases]
+    return [(w.message, run_trusted(sheet, exercise, w.source, args)) for w in exercise.wrong]
+
+
+def match_mistake(mistakes: Mistakes, outcomes: Sequence[Outcome]) -> str | None:
+    """The sentence of the mistake that gives these outcomes, None if no mistake does."""
+    return next((told for told, theirs in mistakes if all(map(_alike, outcomes, theirs))), None)
 
 
 def _alike(got: Outcome, known: Outcome) -> bool:

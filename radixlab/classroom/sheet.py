@@ -93,6 +93,11 @@ class Exercise:
         return keep_solution(self.answer)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The functions and classes that the student has to define."""
+        return tuple(re.findall(r"^(?:def|class) (\w+)", self.stub, re.MULTILINE))
+
+    @property
     def total(self) -> float:
         """Points of all groups."""
         return sum(self.points.values())

@@ -20,13 +20,13 @@ MOST = 5
 
 
 @dataclass(slots=True)
-class _Card:
-    """A box with lines of text, its children, and the place it gets."""
+class Card:
+    """A box with lines of text as (words, class), its children, and the place it gets."""
 
     lines: list[tuple[str, str]]
     css: str
     event: str = ""
-    children: list[_Card] = field(default_factory=list)
+    children: list[Card] = field(default_factory=list)
     width: float = 0
     span: float = 0
     height: float = 0
@@ -34,23 +34,27 @@ class _Card:
 
 def draw_branches(root: Branch, marks: dict[int, Mark], decode: Decode | None = None) -> Canvas:
     """The tree below `root`, growing downwards, each parent above the middle of its children."""
-    card = _card(root, marks, decode)
-    _measure(card)
+    return draw_cards(_card(root, marks, decode))
+
+
+def draw_cards(root: Card) -> Canvas:
+    """A card and all below it; also for trees that are not the library's own."""
+    _measure(root)
     canvas = Canvas(css="rl-svg mid")
-    _place(canvas, card, 2, 2)
+    _place(canvas, root, 2, 2)
     canvas.reach(canvas.width + 2, canvas.height + 2)
     return canvas
 
 
-def _card(branch: Branch, marks: dict[int, Mark], decode: Decode | None) -> _Card:
+def _card(branch: Branch, marks: dict[int, Mark], decode: Decode | None) -> Card:
     node = branch.node
     if node.parent is None:
-        card = _Card([("root", "muted")], "box root")
+        card = Card([("root", "muted")], "box root")
     else:
         mark = marks.get(node.uuid)
         event = mark.event if mark else ""
         css = f"box {event or node_state(node)}"
-        card = _Card(_lines(node, mark, decode), css, event)
+        card = Card(_lines(node, mark, decode), css, event)
     card.children = [_card(child, marks, decode) for child in branch.children]
     if branch.stub is not None:
         card.children.append(_stub(branch.stub))
@@ -71,14 +75,14 @@ def _lines(node: NodeSnapshot, mark: Mark | None, decode: Decode | None) -> list
     return lines
 
 
-def _stub(stub: Stub) -> _Card:
+def _stub(stub: Stub) -> Card:
     lines = [(f"+ {stub.nodes} nodes", "muted"), (f"{stub.tokens} tokens", "muted")]
     if stub.marked:
         lines.append((f"{stub.marked} marked", "muted"))
-    return _Card(lines, "box stub")
+    return Card(lines, "box stub")
 
 
-def _measure(card: _Card) -> None:
+def _measure(card: Card) -> None:
     card.width = max(len(text) for text, _ in card.lines) * CHAR + 2 * PAD
     card.height = len(card.lines) * LINE + PAD
     for child in card.children:
@@ -87,7 +91,7 @@ def _measure(card: _Card) -> None:
     card.span = max(card.width, below)
 
 
-def _place(canvas: Canvas, card: _Card, left: float, top: float) -> float:
+def _place(canvas: Canvas, card: Card, left: float, top: float) -> float:
     """Draw the card in the middle of `left .. left + span` and its children below; its middle."""
     below = sum(child.span for child in card.children) + GAP_X * (len(card.children) - 1)
     x, middles = left + max(0, (card.span - below) / 2), []
@@ -110,7 +114,7 @@ def _link(x: float, below: float, y: float) -> str:
     return f"M{number(x)} {number(y)}{bend}"
 
 
-def _draw(canvas: Canvas, card: _Card, middle: float, top: float) -> None:
+def _draw(canvas: Canvas, card: Card, middle: float, top: float) -> None:
     x, w, h = middle - card.width / 2, card.width, card.height
     round_corners = card.event == palette.UNLOCKED or "root" in card.css
     canvas.rect(x, top, w, h, card.css, rx=12 if round_corners else 3)

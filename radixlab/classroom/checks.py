@@ -1,0 +1,222 @@
+"""`check("split_at")`: the visible cases of an exercise, at once, in the student's own notebook.
+
+Each case runs in a child of the kernel, with a limit on its time, so that a loop without end is
+reported and the kernel lives. Where a process can't fork (Windows) it runs in the kernel itself.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from radixlab.classroom.cases import same
+from radixlab.classroom.checkresult import CaseResult, CheckResult
+from radixlab.classroom.runner import call_in_child
+from radixlab.classroom.sandbox import Outcome
+from radixlab.errors import InvalidArgument, RadixLabError
+
+PACKS = "*.check.json"
+"""Beside a notebook lie the visible cases of its sheet, in a file of such a name."""
+
+MOST_TIMEOUTS = 2
+"""After so many cases without an end the others are not tried."""
+
+WAYS = {
+    "timeout": "It did not end within {seconds:g} s of computing. Is there a loop without end?",
+    "memory": "It wanted more than {memory} MiB of memory.",
+    "ended": "It ended Python itself, by an exit or a crash.",
+    "too big": "It gave back far too much.",
+    "not json": "It gave back something other than numbers, texts, lists and dictionaries.",
+}
+"""What is said if no value came, by the status of the call."""
+
+Pack = dict[str, Any]
+
+_passed: dict[str, dict[str, bool | None]] = {}
+"""By sheet and exercise: whether the last check passed, as long as this kernel lives."""
+
+
+class ChecksFailed(RadixLabError):
+    """Raised by `check` while nbgrader validates a notebook, so that it sees the failure."""
+
+    def _render_traceback_(self) -> list[str]:
+        """One line instead of a traceback: IPython asks for it."""
+        return [f"ChecksFailed: {self}"]
+
+
+def check(exercise: str) -> CheckResult:
+    """Run the visible cases of an exercise with the functions that the caller has defined.
+
+    What comes back shows itself in a notebook and in a terminal, and is true if all cases are
+    right. Only while nbgrader validates (its variable NBGRADER_EXECUTION is set) a failure raises
+    `ChecksFailed`; elsewhere "run all cells" goes on to the next exercise.
+    """
+    namespace = sys._getframe(1).f_globals
+    pack = find_pack(exercise)
+    result = _run(pack, exercise, namespace)
+    if not result and os.environ.get("NBGRADER_EXECUTION"):
+        raise ChecksFailed(" ".join(result.verdict))
+    return result
+
+
+# --- the cases of an exercise --------------------------------------------------------------------
+
+
+def find_pack(exercise: str) -> Pack:
+    """The visible cases of an exercise's sheet: beside the notebook, else those of radixlab."""
+    known: list[str] = []
+    for pack in _packs_here():
+        if exercise in pack["exercises"]:
+            return pack
+        known += pack["exercises"]
+    if (pack_of_ours := _pack_of_ours(exercise)) is not None:
+        return pack_of_ours
+    raise InvalidArgument("exercise", exercise, f"one of {', '.join(known) or 'those of a sheet'}")
+
+
+def _packs_here() -> Iterator[Pack]:
+    """The packs in the working directory, the one of this very notebook first."""
+    stem = Path(os.environ.get("JPY_SESSION_NAME", "")).stem
+    paths = sorted(Path.cwd().glob(PACKS), key=lambda p: (p.name != f"{stem}.check.json", p.name))
+    for path in paths:
+        yield json.loads(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _pack_of_ours(exercise: str) -> Pack | None:
+    """Made from the sheet that comes with radixlab; takes a second, once for each exercise."""
+    from radixlab.classroom.build import visible_pack
+    from radixlab.classroom.sheet import Sheet, find_sheets
+
+    for path in find_sheets():
+        if re.search(rf"exercise: {re.escape(exercise)}\b", path.read_text(encoding="utf-8")):
+            return visible_pack(Sheet.read(path), only=exercise)
+    return None
+
+
+# --- running them --------------------------------------------------------------------------------
+
+
+def _run(pack: Pack, exercise: str, namespace: dict[str, Any]) -> CheckResult:
+    task = pack["exercises"][exercise]
+    stop = _missing(task, namespace)
+    cases: list[CaseResult] = []
+    outcomes: list[Outcome] = []
+    if not stop:
+        for outcome, case in _call_all(pack, task, namespace):
+            outcomes.append(outcome)
+            cases.append(case)
+        if outcomes and all(o.error == "NotImplementedError" for o in outcomes):
+            stop, cases = "not written yet. Put your code where the cell above raises.", []
+    mistakes = () if all(case.right for case in cases) else _mistakes(task, outcomes)
+    seen = _passed.setdefault(pack["sheet"], {})
+    seen[exercise] = None if stop else all(case.right for case in cases)
+    sheet = {name: seen.get(name) for name in pack["order"]}
+    return CheckResult(exercise, pack["title"], tuple(cases), stop, mistakes, sheet)
+
+
+def _missing(task: dict[str, Any], namespace: dict[str, Any]) -> str:
+    """What must be run first, "" if all is there."""
+    if given := [name for name in task["given"] if name not in namespace]:
+        return f"{', '.join(given)} is not defined. Run the cells above first, from the top."
+    if names := [name for name in task["names"] if name not in namespace]:
+        return f"{', '.join(names)} is not defined. Run the cell with your code first."
+    return ""
+
+
+def _call_all(
+    pack: Pack, task: dict[str, Any], namespace: dict[str, Any]
+) -> Iterator[tuple[Outcome, CaseResult]]:
+    timeouts, groups = 0, {case["group"] for case in task["cases"]}
+    for number, case in enumerate(task["cases"], 1):
+        if timeouts == MOST_TIMEOUTS:
+            return
+        answer = _call(pack, task, case["args"], namespace)
+        outcome, problem, where = _read(answer, pack)
+        timeouts += outcome.status == "timeout"
+        yield (
+            outcome,
+            CaseResult(
+                name=f"case {number}" + f" ({case['group']})" * (len(groups) > 1),
+                function=task["names"][0],
+                direct=task["entry"] in task["names"],
+                parameters=tuple(task["parameters"]),
+                args=tuple(case["args"]),
+                expected=case["expected"],
+                got=outcome.value,
+                problem=problem,
+                where=where,
+                printed=answer.get("printed", ""),
+            ),
+        )
+
+
+def _call(
+    pack: Pack, task: dict[str, Any], args: list[Any], namespace: dict[str, Any]
+) -> dict[str, Any]:
+    """One call, in a child: the driver sees the student's names, and what it adds stays there."""
+
+    def work() -> dict[str, Any]:
+        own = dict(namespace)
+        exec(compile(task["driver"], "<driver>", "exec", dont_inherit=True), own)
+        try:
+            return {"value": own[task["entry"]](*json.loads(json.dumps(args)))}
+        except MemoryError:
+            raise  # nothing can be told without memory
+        except Exception as error:
+            return {"raised": _tell(error, namespace)}
+
+    return call_in_child(work, pack["seconds"], pack["memory"])
+
+
+def _tell(error: Exception, namespace: dict[str, Any]) -> dict[str, Any]:
+    """What an exception says, and the lines of the notebook's own code that it went through."""
+    frames = traceback.walk_tb(error.__traceback__)
+    own = [(f.f_code, line) for f, line in frames if f.f_globals is namespace]
+    where = []
+    for code, line in own[-3:]:
+        text = linecache.getline(code.co_filename, line).strip()
+        where.append(f"{code.co_name}, line {line}: {text}".removesuffix(": "))
+    builtin = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
+    words = f"{type(error).__name__}: {error}"[:500].removesuffix(": ")
+    return {"error": builtin, "words": words, "where": where}
+
+
+def _read(answer: dict[str, Any], pack: Pack) -> tuple[Outcome, str, tuple[str, ...]]:
+    """What came of a call: for comparing, as a sentence ("" if a value came), and where."""
+    status = answer["status"]
+    if status != "ok":
+        words = WAYS.get(status, "It failed: {error}.")
+        error = answer.get("error", "")
+        return Outcome(status, None, error), words.format(**pack, error=error), ()
+    if "value" in answer["value"]:
+        return Outcome("ok", answer["value"]["value"]), "", ()
+    raised = answer["value"]["raised"]
+    words = f"It raised {raised['words']}"
+    if not raised["where"]:
+        words += " (when the check looked at what your code had left behind)"
+    return Outcome("error", None, raised["error"]), words, tuple(raised["where"])
+
+
+def _mistakes(task: dict[str, Any], outcomes: list[Outcome]) -> tuple[str, ...]:
+    """What is told to those who make the known mistakes that give just these results."""
+    return tuple(
+        mistake["message"]
+        for mistake in task["mistakes"]
+        if len(outcomes) == len(mistake["outcomes"])
+        and all(map(_gave, outcomes, mistake["outcomes"]))
+    )
+
+
+def _gave(outcome: Outcome, known: dict[str, Any]) -> bool:
+    if "ok" in (outcome.status, known["status"]):
+        return outcome.status == known["status"] and same(outcome.value, known["value"])
+    return (outcome.status, outcome.error) == (known["status"], known["error"])

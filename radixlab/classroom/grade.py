@@ -1,0 +1,240 @@
+"""Grading: a submission's code runs in the sandbox, what comes out is judged here.
+
+A group of cases counts as a whole. The same submission, sheet and seed give the same result, and no
+submission stops the others. Of hidden cases a result says how many failed, and how.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import radixlab
+from radixlab.classroom.cases import (
+    Case,
+    Mistakes,
+    is_right,
+    make_cases,
+    match_mistake,
+    mistake_outcomes,
+)
+from radixlab.classroom.results import ExerciseResult, GroupResult, Shown, SubmissionResult
+from radixlab.classroom.sandbox import Call, Outcome, check_sandbox, run_calls
+from radixlab.classroom.sheet import Exercise, Sheet
+from radixlab.classroom.submission import Submission, find_submissions, read_submission
+from radixlab.errors import RadixLabError
+
+MOST_SHOWN = 5
+"""Visible cases of a group that are shown when they fail."""
+LONGEST_SHOWN = 5000
+"""Characters of a value that is shown."""
+
+Progress = Callable[[int, int, SubmissionResult], None]
+"""Is told how many of how many submissions are done, and the one done last."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKey:
+    """All that grades a sheet: cases with expected values, visible ones first, and mistakes.
+
+    `digest` is another one for another sheet, seed or version of radixlab, and tells none of them.
+    """
+
+    sheet: Sheet
+    cases: dict[str, list[Case]]
+    mistakes: dict[str, Mistakes]
+    digest: str
+
+    @staticmethod
+    def make(sheet: Sheet, seed: str) -> AnswerKey:
+        """Draw a seed's cases, run solutions and mistakes with them; may raise `BadSheet`."""
+        cases: dict[str, list[Case]] = {}
+        mistakes: dict[str, Mistakes] = {}
+        for name, exercise in sheet.exercises.items():
+            drawn = make_cases(sheet, exercise, seed)
+            cases[name] = sorted(drawn, key=lambda case: not case.visible)
+            mistakes[name] = mistake_outcomes(sheet, exercise, cases[name])
+        what = f"{radixlab.__version__}\0{sheet.name}\0{sheet.text}"
+        digest = hmac.new(seed.encode(), what.encode(), hashlib.sha256).hexdigest()
+        return AnswerKey(sheet, cases, mistakes, digest)
+
+
+# --- many submissions ----------------------------------------------------------------------------
+
+
+def grade_all(
+    sheet: Sheet,
+    folder: Path,
+    out: Path,
+    seed: str,
+    *,
+    workers: int | None = None,
+    unsafe: bool = False,
+    on_progress: Progress | None = None,
+) -> list[SubmissionResult]:
+    """Grade all submissions of a folder, `workers` at a time, into OUT/results/STUDENT.json.
+
+    What has been graded with the same key before is not graded again. Raises `SandboxUnavailable`
+    (unless `unsafe`), `BadSheet` if the sheet itself fails, and OSError if OUT can't be written.
+    """
+    if not unsafe:
+        check_sandbox()
+    key = AnswerKey.make(sheet, seed)
+    results = out / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    there = [
+        (student, path)
+        for student, path in find_submissions(folder, sheet.name)
+        if not out.resolve().is_relative_to(path.resolve())
+    ]
+    done = []
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        jobs = [pool.submit(_grade_anew, key, *one, results, unsafe) for one in there]
+        try:
+            for job in as_completed(jobs):
+                done.append(job.result())
+                if on_progress:
+                    on_progress(len(done), len(jobs), done[-1])
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return sorted(done, key=lambda result: result.student)
+
+
+def _grade_anew(
+    key: AnswerKey, student: str, path: Path, results: Path, unsafe: bool
+) -> SubmissionResult:
+    """The result that is there, if it's still the right one; else a new one, written."""
+    file = results / f"{student}.json"
+    try:
+        submission = read_submission(path)
+        known = _load(file)
+        if known and (known.student, known.key) == (student, _key(key, submission, unsafe)):
+            return known
+        result = _grade(key, student, submission, unsafe)
+    except Exception as error:  # ours: without a key, so that it is graded again the next time
+        why = str(error) if isinstance(error, RadixLabError) else type(error).__name__
+        problem = f"The grader itself failed, which is not the student's fault: {why}"
+        result = SubmissionResult(student, key.sheet.name, "", (), problem=problem)
+    result.save(file)
+    return result
+
+
+def _load(file: Path) -> SubmissionResult | None:
+    try:
+        return SubmissionResult.load(file)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+# --- one submission ------------------------------------------------------------------------------
+
+
+def grade_submission(
+    key: AnswerKey, student: str, path: Path, *, unsafe: bool = False
+) -> SubmissionResult:
+    """Grade one file; a file that can't be read gives a result with a `problem`."""
+    return _grade(key, student, read_submission(path), unsafe)
+
+
+def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -> SubmissionResult:
+    problem, name = submission.problem, key.sheet.name
+    if submission.sheet not in ("", name):
+        problem = f"The notebook belongs to the sheet {submission.sheet[:50]}, not to {name}."
+    exercises: tuple[ExerciseResult, ...] = ()
+    cells: list[tuple[int, str]] = []
+    if not problem:
+        exercises, failed = grade_cells(key, submission.cells, unsafe=unsafe)
+        cells = [(submission.numbers[index], error) for index, error in failed]
+    return SubmissionResult(
+        student=student,
+        sheet=name,
+        key=_key(key, submission, unsafe),
+        exercises=exercises,
+        written={q: words for q, words in submission.written.items() if q in key.sheet.written},
+        cells=tuple(cells),
+        problem=problem,
+    )
+
+
+def _key(key: AnswerKey, submission: Submission, unsafe: bool) -> str:
+    parts = (key.digest, submission.digest, submission.problem, str(unsafe))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def grade_cells(
+    key: AnswerKey, cells: Sequence[str], *, unsafe: bool = False
+) -> tuple[tuple[ExerciseResult, ...], list[tuple[int, str]]]:
+    """Grade a student's code cells; also returns which of them failed (index, exception).
+
+    No hidden input is in the sandbox before all visible calls are made, so that what is shown of
+    these can't tell of any.
+    """
+    cases = [case for drawn in key.cases.values() for case in drawn]
+    cases.sort(key=lambda case: not case.visible)
+    entries = {name: exercise.entry for name, exercise in key.sheet.exercises.items()}
+    calls = [Call(case.exercise, entries[case.exercise], case.args) for case in cases]
+    run = run_calls(key.sheet, cells, calls, unsafe=unsafe)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in entries}
+    for case, outcome in zip(cases, run.outcomes, strict=True):
+        outcomes[case.exercise].append(outcome)
+    results = (
+        _judge(key, exercise, outcomes[name]) for name, exercise in key.sheet.exercises.items()
+    )
+    return tuple(results), run.cell_errors
+
+
+def _judge(key: AnswerKey, exercise: Exercise, outcomes: list[Outcome]) -> ExerciseResult:
+    cases = key.cases[exercise.id]
+    pairs = list(zip(cases, outcomes, strict=True))
+    groups = tuple(
+        _group(exercise, name, [(case, outcome) for case, outcome in pairs if case.group == name])
+        for name in exercise.points
+    )
+    mistake = None
+    if any(group.failed for group in groups):
+        mistake = match_mistake(key.mistakes[exercise.id], outcomes)
+    return ExerciseResult(exercise.id, groups, mistake or "")
+
+
+def _group(exercise: Exercise, name: str, pairs: list[tuple[Case, Outcome]]) -> GroupResult:
+    failed = {n: pair for n, pair in enumerate(pairs, 1) if not is_right(pair[1], pair[0])}
+    visible, most = name in exercise.visible, exercise.points[name]
+    how = Counter(_how(outcome) for _, outcome in failed.values())
+    return GroupResult(
+        name=name,
+        visible=visible,
+        points=0 if failed else most,
+        most=most,
+        cases=len(pairs),
+        failed=tuple(failed),
+        how=dict(sorted(how.items())),
+        shown=tuple(_show(exercise, *pair) for pair in list(failed.values())[:MOST_SHOWN])
+        if visible
+        else (),
+    )
+
+
+def _how(outcome: Outcome) -> str:
+    if outcome.status == "error":
+        return outcome.error
+    return "wrong value" if outcome.status == "ok" else outcome.status
+
+
+def _show(exercise: Exercise, case: Case, outcome: Outcome) -> Shown:
+    call = f"{exercise.id}({', '.join(map(repr, case.args))})"
+    got: Any = outcome.value
+    how = "" if outcome.status == "ok" else _how(outcome)
+    if outcome.status == "missing":
+        kind = "class" if f"class {outcome.error}" in exercise.stub else "function"
+        how = f"There is no {kind} {outcome.error}."
+    if len(json.dumps(got)) > LONGEST_SHOWN:
+        got, how = None, "more than can be shown"
+    return Shown(call[:LONGEST_SHOWN], case.expected, got, how)

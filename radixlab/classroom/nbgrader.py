@@ -1,0 +1,362 @@
+"""nbgrader's front end: sheets as its assignments, graded in our sandbox instead of in its kernel.
+
+nbgrader keeps what it does well: exchange, gradebook, formgrader. Where it would trust what a
+student sent, the course's settings (`SAFETY`) name something of this file. They name it in strings:
+if radixlab can't be imported, nbgrader stops, and never goes back to its own executor.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import nbformat
+from markdown_it import MarkdownIt
+from nbconvert.exporters import NotebookExporter
+from nbgrader.exchange.default import ExchangeCollect
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from radixlab.classroom.build import PACK, nbgrader_notebook, notebook_text, visible_pack
+from radixlab.classroom.grade import AnswerKey, grade_submission
+from radixlab.classroom.release import refuse_leaks
+from radixlab.classroom.report import show, verdict, ways
+from radixlab.classroom.results import SubmissionResult
+from radixlab.classroom.sheet import Role, Sheet, parse_sheet
+from radixlab.classroom.submission import Submission, read_submission
+from radixlab.errors import RadixLabError
+
+Notebook = Any
+"""An `nbformat` notebook or one of its cells; nbformat's functions have no types."""
+_nbformat: Any = nbformat
+_v4: Any = nbformat.v4
+
+
+class BadCourse(RadixLabError):
+    """A course's folder can't be used as it is; says which file, and what to do."""
+
+
+# --- the course ----------------------------------------------------------------------------------
+
+SAFETY = {
+    "Autograde": {
+        "pre_convert_hook": f"{__name__}.drop_links",
+        "exporter_class": f"{__name__}.SubmittedExporter",
+        "sanitize_preprocessors": [],  # what SubmittedExporter makes has nothing of a student's
+        "autograde_preprocessors": [
+            f"{__name__}.SandboxedExecute",  # in place of Execute
+            "nbgrader.preprocessors.SaveAutoGrades",
+            "nbgrader.preprocessors.AssignLatePenalties",
+            "nbgrader.preprocessors.CheckCellMetadata",
+        ],
+    },
+    "ExchangeFactory": {"collect": f"{__name__}.PlainCollect"},
+}
+"""`nbgrader_config.json`. A file of its own, since nbgrader only logs an error in a settings file
+and goes on without it: a slip in the teacher's settings must not switch the sandbox off."""
+
+CONFIG = '''\
+"""Your settings of nbgrader for this course; `radixlab classroom nbgrader` wrote them once.
+
+How submissions are read and graded stands in nbgrader_config.json: leave that file to radixlab.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+course = Path(__file__).resolve().parent
+c = get_config()  # nbgrader defines it
+
+c.CourseDirectory.course_id = COURSE  # students' settings need the same name
+c.CourseDirectory.root = str(course)
+
+# Where notebooks change hands. This one is for trying things out alone. With JupyterHub it is a
+# folder that every student's server sees, such as "/srv/nbgrader/exchange".
+c.Exchange.root = str(course / "exchange")
+
+# nbgrader copies whatever lies beside a notebook into the release: but none of these.
+c.CourseDirectory.ignore = [".*", "__pycache__", "feedback", "results", "*solution*"]
+c.CourseDirectory.ignore += ["*.csv", "*.db", "*.html", "*.md", "*.py", "*.pyc"]
+
+c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("write this")'}
+c.ClearSolutions.text_stub = "*Your answer here*"
+
+# nbgrader calls `alembic` by its bare name: it is beside the Python that runs nbgrader.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+'''
+
+IGNORED = """\
+# What is about people stays out of version control, and so does the release, which is made anew.
+.ipynb_checkpoints/
+/autograded/
+/exchange/
+/feedback/
+/gradebook.db*
+/release/
+/submitted/
+"""
+
+
+def write_course(folder: Path, sheets: Sequence[Sheet]) -> None:
+    """Make a course of these sheets, or bring their sources in it up to date.
+
+    The teacher's settings, submissions and grades are left alone. Each sheet's text goes to
+    `sheets/`, which grading reads: a newer radixlab does not change a course that is under way.
+    Raises `BadCourse` if the folder is a course of nbgrader without our sandbox.
+    """
+    config, safety = folder / "nbgrader_config.py", folder / "nbgrader_config.json"
+    if config.exists() and not (safety.exists() and __name__ in safety.read_text(encoding="utf-8")):
+        problem = f"{config} is not from radixlab: student code would run without a sandbox"
+        raise BadCourse(f"{problem}; choose another folder")
+    for name in ("sheets", "source", "exchange"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    safety.write_text(json.dumps(SAFETY, indent=2) + "\n", encoding="utf-8")
+    settings = CONFIG.replace("COURSE", json.dumps(folder.resolve().name))
+    for path, text in ((config, settings), (folder / ".gitignore", IGNORED)):
+        if not path.exists():
+            path.write_text(text, encoding="utf-8")
+    for sheet in sheets:
+        source, pack = folder / "source" / sheet.name, visible_pack(sheet)
+        refuse_leaks(sheet, pack)
+        texts = {
+            source / f"{sheet.name}.ipynb": notebook_text(nbgrader_notebook(sheet)),
+            source / f"{sheet.name}{PACK}": json.dumps(pack, indent=1) + "\n",  # released as it is
+            folder / "sheets" / f"{sheet.name}.md": sheet.text,
+        }
+        source.mkdir(exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+
+
+# --- what comes in -------------------------------------------------------------------------------
+
+
+def odd_files(folder: Path) -> list[Path]:
+    """Links, pipes and the like: reading one gives something else than what was handed in."""
+    modes = {path: path.lstat().st_mode for path in (folder, *folder.rglob("*"))}
+    return [path for path, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))]
+
+
+class PlainCollect(ExchangeCollect):  # type: ignore[misc]
+    """Collects submissions, but none with a link, which nbgrader follows with the teacher's rights.
+
+    What it points to, the solution for instance, would come back as feedback.
+    """
+
+    def do_copy(self, src: str, dest: str, log: object = None) -> None:
+        """Copy one submission."""
+        if odd := odd_files(Path(src)):
+            self.log.error("Not collected, since it is no plain file: %s", odd[0])
+            return
+        super().do_copy(src, dest, log)
+
+
+def drop_links(assignment: str, student: str, notebooks: list[str]) -> None:
+    """A hook that nbgrader calls before it copies a submission, with the notebooks' paths."""
+    for path in {odd for notebook in notebooks for odd in odd_files(Path(notebook).parent)}:
+        path.unlink()
+
+
+class SubmittedExporter(NotebookExporter):
+    """Reads a submission as the released notebook with the student's code in it.
+
+    Cells that are given, checks, points, ids, metadata and outputs are the release's, whatever was
+    sent; so that no notebook is too broken to be graded.
+    """
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **options: Any
+    ) -> tuple[Any, Any]:
+        """Read a file; the one that was made of a submission before, as it is."""
+        converter: Any = self.parent
+        course, names, path = converter.coursedir, (resources or {})["nbgrader"], Path(filename)
+        if path == path_of(names, course, course.autograded_directory):
+            return super().from_filename(filename, resources, **options)
+        if odd := odd_files(path.parent):
+            raise BadCourse(f"{odd[0]} is no plain file: delete it, and autograde again")
+        released = path_of(names | {"student": "."}, course, course.release_directory)
+        release = _nbformat.read(released, as_version=4)
+        submission = read_submission(path)
+        answers = {} if submission.problem else answered(path)
+        filled = fill(release, submission, answers)
+        return self.from_notebook_node(filled, resources)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def path_of(names: dict[str, str], course: Any, step: str) -> Path:
+    """Where a notebook is after a step; `names` is what nbgrader tells its preprocessors of it."""
+    folder = course.format_path(step, names["student"], names["assignment"])
+    return Path(folder, f"{names['notebook']}.ipynb")
+
+
+LONGEST = 20_000
+"""Characters of a cell that are kept for reading: colouring millions takes hours."""
+CUT = "\n# ... (cut here for reading; all of it was graded)"
+
+
+def fill(release: Notebook, submission: Submission, answers: dict[int, str]) -> Notebook:
+    """The released notebook with a student's work in it.
+
+    `answers` says of which exercise a code cell is the answer, by its number. Code that has no
+    place in the release, such as a second answer, becomes a cell of its own before what follows it.
+    """
+    places = {_about(cell)["exercise"]: cell for cell in release.cells if _is(cell, Role.ANSWER)}
+    before: dict[str, list[Notebook]] = {exercise: [] for exercise in places}
+    own: list[Notebook] = []
+    for number, source in zip(submission.numbers, submission.cells, strict=True):
+        place = places.pop(answers.get(number, ""), None)
+        if place is None:
+            own.append(_v4.new_code_cell(id=f"own-{number}", metadata={"radixlab": {}}))
+        else:
+            before[_about(place)["exercise"]], own = own, []
+        cell = place or own[-1]
+        cell.source = writable(source if len(source) <= LONGEST else source[:LONGEST] + CUT)
+        _about(cell)["number"] = number
+    cells = []
+    for cell in release.cells:
+        exercise = _about(cell).get("exercise", "")
+        if _is(cell, "written-answer") and submission.written.get(exercise):
+            cell.source = shown_safely(writable(submission.written[exercise]))
+        cells += [*(before[exercise] if _is(cell, Role.ANSWER) else []), cell]
+    release.cells = cells + own
+    return release
+
+
+def answered(path: Path) -> dict[int, str]:
+    """The exercises that the code cells of a notebook say they answer, by number from 1.
+
+    The notebook is one that `read_submission` could read; what its metadata is, nobody knows.
+    """
+    cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
+    code = (cell for cell in cells if cell.get("cell_type") == "code")
+    return {number: str(_about(cell).get("exercise")) for number, cell in enumerate(code, 1)}
+
+
+def _about(cell: Any) -> dict[str, Any]:
+    """What our metadata say of a cell."""
+    metadata = cell.get("metadata")
+    about = metadata.get("radixlab") if isinstance(metadata, dict) else None
+    return about if isinstance(about, dict) else {}
+
+
+def _is(cell: Notebook, role: str) -> bool:
+    return _about(cell).get("role") == role
+
+
+def writable(text: str) -> str:
+    """The text without the half characters that JSON can say and no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def shown_safely(text: str) -> str:
+    """A student's Markdown as HTML without any of theirs, and with nothing that is Markdown again.
+
+    nbgrader would show their HTML, scripts too, within the teacher's Jupyter, and it would stop at
+    an attachment that is not there.
+    """
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    page = markdown.disable(["image", "reference"]).render(text)
+    return f"<div>{page}</div>".translate({ord(sign): f"&#{ord(sign)};" for sign in "\n[$\\"})
+
+
+# --- grading -------------------------------------------------------------------------------------
+
+SEED = "RADIXLAB_CLASSROOM_SEED"
+
+
+class SandboxedExecute(NbGraderPreprocessor):  # type: ignore[misc]
+    """Writes points and feedback into the check cells, after grading in the sandbox."""
+
+    def preprocess(self, nb: Notebook, resources: Any) -> tuple[Notebook, Any]:
+        """Grade what was submitted by the sheet of the notebook's name in the course."""
+        course, names = self.parent.parent.coursedir, resources["nbgrader"]
+        key = answer_key(Path(course.root), names["notebook"])
+        _refuse_another(nb, key.sheet)
+        submitted = path_of(names, course, course.submitted_directory)
+        result = grade_submission(key, names["student"], submitted)
+        failed = dict(result.cells)
+        for cell in nb.cells:
+            if _is(cell, "check"):
+                cell.outputs = [check_output(key.sheet, result, _about(cell)["exercise"])]
+            elif (number := _about(cell).get("number")) in failed:
+                told = f"This cell stops with {failed[number]} when the notebook is run.\n"
+                cell.outputs = [_v4.new_output("stream", name="stdout", text=told)]
+        return nb, resources
+
+
+def _refuse_another(release: Notebook, sheet: Sheet) -> None:
+    """Raise `BadCourse` if the sheet was changed after the release, and points can't fit."""
+    checks = [cell for cell in release.cells if _is(cell, "check")]
+    released = {_about(c)["exercise"]: c.metadata["nbgrader"]["points"] for c in checks}
+    if released != {exercise.id: exercise.total for exercise in sheet.exercises.values()}:
+        problem = f"sheets/{sheet.name}.md has other exercises or points than the release"
+        raise BadCourse(f"{problem}: run nbgrader generate_assignment again")
+
+
+def answer_key(course: Path, name: str) -> AnswerKey:
+    """What a course's sheet is graded with. Raises `BadCourse` if sheet or seed are not there."""
+    path, seed = course / "sheets" / f"{name}.md", os.environ.get(SEED, "").strip()
+    if not seed:
+        raise BadCourse(f"set {SEED} to your seed: hidden cases are made from it")
+    if not path.exists():
+        raise BadCourse(f"{path} is not there, and only sheets of radixlab can be graded here")
+    return _make_key(path.read_text(encoding="utf-8"), name, seed)
+
+
+@functools.lru_cache(maxsize=2)
+def _make_key(text: str, name: str, seed: str) -> AnswerKey:
+    return AnswerKey.make(parse_sheet(text, name), seed)
+
+
+FEEDBACK = """\
+{% if result.problem %}
+<p><b>Your file could not be graded.</b> {{ result.problem }}</p>
+{% elif graded %}
+{% if graded.mistake %}
+<p><b>What seems to be wrong:</b> {{ graded.mistake }}</p>
+{% endif %}
+<table class="table">
+<tr><th>group of cases</th><th>what came out</th><th>points</th></tr>
+{% for group in graded.groups %}
+<tr>
+<td>{{ group.name }} ({{ "visible" if group.visible else "hidden" }})</td>
+<td>{{ verdict(group) }}
+{% for way in ways(group, graded.exercise, sheet) %}<br>{{ way }}{% endfor %}
+</td>
+<td>{{ "%g of %g" | format(group.points, group.most) }}</td>
+</tr>
+{% endfor %}
+</table>
+{% for group in graded.groups if group.visible %}
+{% for case in group.shown %}
+<pre>
+called     {{ case.call }}
+came back  {{ show(case.got, 11) if case.got is not none or not case.how else case.how }}
+expected   {{ show(case.expected, 11) }}</pre>
+{% endfor %}
+{% endfor %}
+{% endif %}
+"""
+"""What a student reads below a check cell; report.py's words, in HTML that nbgrader can style."""
+
+
+def check_output(sheet: Sheet, result: SubmissionResult, exercise: str) -> Notebook:
+    """The output of a check cell: a number, which nbgrader takes for the points, and feedback."""
+    graded = next((each for each in result.exercises if each.exercise == exercise), None)
+    says = {"verdict": verdict, "ways": ways, "show": show}
+    page = _template().render(sheet=sheet, result=result, graded=graded, **says)
+    points = float(graded.points) if graded else 0.0
+    data = {"text/plain": repr(points), "text/html": writable(page)}
+    return _v4.new_output("execute_result", data)
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    return jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    ).from_string(FEEDBACK)

@@ -1,0 +1,577 @@
+"""`check` and `show`: what a student sees, in a notebook and in a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_classroom_build import OURS, ours
+
+from radixlab.classroom import check, checks, show
+from radixlab.classroom.build import visible_pack
+from radixlab.classroom.checkresult import VISIBLE_ONLY, CaseResult, CheckResult, differences
+from radixlab.classroom.picture import is_tree, tree_diff
+from radixlab.errors import InvalidArgument
+
+can_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no limits without forks")
+
+GIVEN = """
+class Node:
+    def __init__(self, key, value, parent=None):
+        self.key, self.value, self.parent = key, value, parent
+        self.children, self.ref_count = {}, 0
+        if parent is not None:
+            parent.children[key[0]] = self
+"""
+
+DRIVER = """
+def dump(node):
+    children = [dump(node.children[first]) for first in sorted(node.children)]
+    return {"key": node.key, "value": node.value, "ref_count": node.ref_count, "children": children}
+
+
+def run_cut(tree, position):
+    root = Node([], [])
+    node = Node(tree["children"][0]["key"], tree["children"][0]["value"], root)
+    node.ref_count = tree["children"][0]["ref_count"]
+    cut(node, position)
+    return dump(root)
+"""
+
+
+def node(key: list[int], value: list[int], *children: Any, ref_count: int = 0) -> dict[str, Any]:
+    return {"key": key, "value": value, "ref_count": ref_count, "children": list(children)}
+
+
+WHOLE = node([], [], node([1, 2, 3], [7, 8, 9], ref_count=2))
+HALVES = node([], [], node([1], [7], node([2, 3], [8, 9], ref_count=2), ref_count=2))
+MISTAKE = "You forget to count: `ref_count` of the upper part is 0."
+UNCOUNTED = node([], [], node([1], [7], node([2, 3], [8, 9], ref_count=2)))
+
+
+def task(**changes: Any) -> dict[str, Any]:
+    """An exercise that is its own driver, as a pack has it."""
+    plain = {
+        "given": [],
+        "names": ["double"],
+        "entry": "double",
+        "driver": "",
+        "parameters": ["x"],
+        "cases": [
+            {"group": "example", "args": [2], "expected": 4},
+            {"group": "example", "args": [-3], "expected": -6},
+        ],
+        "mistakes": [],
+    }
+    return plain | changes
+
+
+PACK = {
+    "sheet": "small",
+    "title": "A small sheet",
+    "seconds": 1.0,
+    "memory": 256,
+    "order": ["double", "cut", "count"],
+    "exercises": {
+        "double": task(
+            mistakes=[
+                {
+                    "message": "You square it.",
+                    "outcomes": [{"status": "ok", "value": v, "error": ""} for v in (4, 9)],
+                }
+            ]
+        ),
+        "cut": task(
+            given=["Node"],
+            names=["cut"],
+            entry="run_cut",
+            driver=DRIVER,
+            parameters=["tree", "position"],
+            cases=[{"group": "example", "args": [WHOLE, 1], "expected": HALVES}],
+            mistakes=[
+                {
+                    "message": MISTAKE,
+                    "outcomes": [{"status": "ok", "value": UNCOUNTED, "error": ""}],
+                }
+            ],
+        ),
+        "count": task(
+            names=["count"],
+            entry="run_count",
+            driver="def run_count(operations):\n    return [count(n) for _, n in operations]",
+            parameters=["operations"],
+            cases=[
+                {
+                    "group": "example",
+                    "args": [[["count", 1], ["count", 2]]],
+                    "expected": [{"n": 1}, {"n": 2}],
+                }
+            ],
+        ),
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the pack of visible checks, and no check made before."""
+    (tmp_path / "small.check.json").write_text(json.dumps(PACK), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    monkeypatch.setattr(checks, "_passed", {})
+
+
+def checked(exercise: str, code: str) -> CheckResult:
+    """What `check` says in a notebook whose cells are this code."""
+    names: dict[str, Any] = {"__name__": "__main__", "check": check}
+    exec(compile(code, "<cell>", "exec"), names)
+    before = set(names)
+    names["result"] = None
+    exec(f"result = check({exercise!r})", names)
+    result: CheckResult = names["result"]
+    assert set(names) - before == {"result"}, "the driver's names stay in the child"
+    return result
+
+
+def words(html: str) -> str:
+    """What a page's reader reads: no tags, no style."""
+    html = re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+# --- right and wrong -----------------------------------------------------------------------------
+
+
+def test_a_right_answer_is_a_short_quiet_success() -> None:
+    result = checked("double", "def double(x):\n    return 2 * x")
+    assert result and result.passed
+    assert str(result).splitlines()[0] == "✓ double passes: 2 visible cases, all right."
+    assert len(str(result).splitlines()) == 4
+    assert "<details" not in result._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "code", ["return 2 * x", "return x * x", "1 / 0", "raise NotImplementedError"]
+)
+def test_every_result_says_that_hidden_cases_will_be_run(code: str) -> None:
+    result = checked("double", f"def double(x):\n    {code}")
+    assert VISIBLE_ONLY in str(result) and VISIBLE_ONLY in words(result._repr_html_())
+
+
+def test_a_wrong_value_is_told_with_call_value_and_expected_value() -> None:
+    result = checked("double", "def double(x):\n    return x + 2")
+    assert not result
+    text = str(result)
+    assert "✗ double fails in 1 of 2 visible cases." in text
+    assert "double(-3)" in text and "it gave   -1\n  expected  -6" in text
+    assert "double(2)" not in text, "what is right is not told at length"
+    html = words(result._repr_html_())
+    assert "double(-3)" in html and "it gave -1 expected -6" in html
+
+
+def test_equality_is_of_type_and_value() -> None:
+    assert not checked("double", "def double(x):\n    return 2.0 * x")
+    always = "class Always(int):\n    __eq__ = lambda *_: True\n    __hash__ = None\n"
+    assert not checked("double", f"{always}def double(x):\n    return Always()")
+
+
+def test_a_known_mistake_is_named_when_all_its_results_agree() -> None:
+    assert checked("double", "def double(x):\n    return x * x").mistakes == ("You square it.",)
+    assert checked("double", "def double(x):\n    return x + 2").mistakes == ()
+    html = checked("cut", GIVEN + CUT.format(count="0"))._repr_html_()
+    assert "You forget to count: <code>ref_count</code>" in html
+
+
+CUT = """
+def cut(node, position):
+    upper = Node(node.key[:position], node.value[:position], node.parent)
+    upper.ref_count = {count}
+    node.key, node.value, node.parent = node.key[position:], node.value[position:], upper
+    upper.children[node.key[0]] = node
+"""
+
+
+def test_trees_are_shown_before_and_side_by_side_with_the_difference_marked() -> None:
+    assert checked("cut", GIVEN + CUT.format(count="node.ref_count"))
+    result = checked("cut", GIVEN + CUT.format(count="0"))
+    text, html = str(result), result._repr_html_()
+    assert "tree, before:\n  root\n  └── [1, 2, 3]  [p7, p8, p9]  ref_count 2" in text
+    assert "Node [1]: ref_count is 0, expected 2." in text
+    assert "[1]  [p7]  ref_count 0  <- ≠ ref_count" in text
+    assert (
+        html.count("<svg") == 3 and "<figcaption>yours" in html and "<figcaption>expected" in html
+    )
+    assert html.count('role="img"') == 3
+    assert "<desc>Node [1]: ref_count is 0, expected 2." in html
+    assert html.count('class="box split"') == 2, "a border, in both pictures"
+    assert ">≠ ref_count</text>" in html, "and a word"
+
+
+def test_operations_are_numbered_and_the_first_wrong_one_is_named() -> None:
+    result = checked("count", "def count(n):\n    return {'n': min(n, 1)}")
+    assert "1. count(1)\n  2. count(2)" in str(result)
+    assert "after 2. count(2), n: 1, expected 2" in str(result)
+
+
+def test_what_was_printed_is_shown() -> None:
+    result = checked("double", "def double(x):\n    print('x is', x)\n    return 0")
+    assert "it printed:\n  x is 2" in str(result)
+
+
+def test_what_a_student_prints_or_returns_is_never_html() -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    result = checked("double", f"def double(x):\n    print({evil!r})\n    return {evil!r}")
+    html = result._repr_html_()
+    assert "<img" not in html and html.count("&lt;img") >= 2
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_an_exception_is_told_with_the_line_of_the_students_own_code(tmp_path: Path) -> None:
+    import linecache
+
+    code = "def helper(x):\n    return x.size\n\n\ndef double(x):\n    return helper(x)\n"
+    linecache.cache["<cell>"] = (len(code), None, code.splitlines(True), "<cell>")
+    result = checked("double", code)
+    assert "It raised AttributeError: 'int' object has no attribute 'size'" in str(result)
+    assert "double, line 6: return helper(x)\n  helper, line 2: return x.size" in str(result)
+
+
+def test_an_exception_in_what_the_check_does_afterwards_says_so() -> None:
+    result = checked("cut", GIVEN + "def cut(node, position):\n    node.children = None")
+    assert "It raised TypeError" in str(result) and "left behind" in str(result)
+
+
+def test_an_own_exception_is_named_as_it_is() -> None:
+    code = "class Odd(ValueError): pass\ndef double(x):\n    raise Odd('x is odd')"
+    assert "It raised Odd: x is odd" in str(checked("double", code))
+
+
+ENDLESS = """
+def double(x):
+    while True:
+        try:
+            x += 1 / 1
+        except BaseException:
+            pass
+"""
+
+
+@can_fork
+def test_an_endless_loop_is_reported_and_the_kernel_lives() -> None:
+    pid, start = os.getpid(), time.process_time()
+    result = checked("double", ENDLESS)
+    assert "Is there a loop without end?" in str(result)
+    assert os.getpid() == pid and time.process_time() - start < 1
+    assert checked("double", "def double(x):\n    return 2 * x")
+
+
+@can_fork
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os; os._exit(0)", "ended Python itself"),
+        ("raise SystemExit", "It failed: SystemExit"),
+        ("return bytes(9)", "something other than numbers"),
+        ("return float('nan')", "something other than numbers"),
+        ("return 'x' * 3_000_000", "far too much"),
+        ("return [0] * 10**9", "more than 256 MiB"),
+        ("return double(x)", "RecursionError"),
+        ("return input('?')", "EOFError"),
+    ],
+)
+def test_the_kernel_survives_whatever_an_answer_does(code: str, told: str) -> None:
+    assert told in str(checked("double", f"def double(x):\n    {code}"))
+
+
+@can_fork
+def test_nothing_that_an_answer_changes_is_changed_in_the_notebook() -> None:
+    names: dict[str, Any] = {"check": check, "seen": []}
+    exec("def double(x):\n    seen.append(x)\n    return 2 * x\nresult = check('double')", names)
+    assert names["result"] and names["seen"] == []
+
+
+def test_without_forks_the_cases_run_in_the_kernel_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork", raising=False)
+    assert checked("double", "def double(x):\n    return 2 * x")
+    assert "ZeroDivisionError" in str(checked("double", "def double(x):\n    1 / 0"))
+
+
+@pytest.mark.parametrize(
+    "line", ['raise NotImplementedError("write double")', "raise NotImplementedError"]
+)
+def test_a_stub_is_not_a_failure_but_not_written_yet(line: str) -> None:
+    result = checked("double", f"def double(x):\n    {line}")
+    assert str(result).startswith("○ double: not written yet.") and not result
+    assert "○ double not checked yet" in words(result._repr_html_())
+
+
+def test_missing_names_say_which_cell_to_run() -> None:
+    assert "Run the cell with your code first" in str(checked("double", ""))
+    assert "Node is not defined. Run the cells above first" in str(checked("cut", ""))
+
+
+# --- the sheet -----------------------------------------------------------------------------------
+
+
+def test_the_progress_of_the_sheet_is_remembered() -> None:
+    first = checked("double", "def double(x):\n    return 2 * x")
+    assert first.sheet == {"double": True, "cut": None, "count": None}
+    second = checked("count", "def count(n):\n    return n")
+    assert second.sheet == {"double": True, "cut": None, "count": False}
+    html = second._repr_html_()
+    assert '<progress max="3" value="1" aria-label="1 of 3 exercises' in html
+    assert "✓ double passes ○ cut not checked yet ✗ count fails" in words(html)
+    assert "A small sheet: 1 of 3 exercises pass.  ✓ double  ○ cut  ✗ count" in str(second)
+
+
+def test_the_pack_of_this_very_notebook_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PACK | {"sheet": "a", "title": "Another sheet"}
+    (tmp_path / "a.check.json").write_text(json.dumps(other), encoding="utf-8")
+    code = "def double(x):\n    return 2 * x"
+    assert checked("double", code).title == "Another sheet"
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "small.ipynb"))
+    assert checked("double", code).title == "A small sheet"
+
+
+def test_an_unknown_exercise_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(InvalidArgument, match=r"one of double, cut, count.*'triple'"):
+        check("triple")
+
+
+def test_a_downloaded_notebook_without_its_pack_uses_the_sheet_of_the_package() -> None:
+    sheet = ours("02-split")
+    result = checked("split_at", sheet.given + "\n\n" + sheet.exercises["split_at"].solution)
+    assert result and result.title == sheet.title
+
+
+# --- nbgrader and terminals ----------------------------------------------------------------------
+
+
+def test_only_while_nbgrader_validates_a_failure_raises_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not checked("double", "def double(x):\n    return x")
+    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
+    assert checked("double", "def double(x):\n    return 2 * x")
+    with pytest.raises(checks.ChecksFailed) as failed:
+        checked("double", "def double(x):\n    return x")
+    (line,) = failed.value._render_traceback_()
+    assert line == "ChecksFailed: ✗ double fails in 2 of 2 visible cases."
+
+
+@pytest.mark.long
+def test_nbgraders_validation_sees_the_failure(tmp_path: Path) -> None:
+    validator = pytest.importorskip("nbgrader.validator")
+    import nbformat
+    from test_classroom_build import by_role, small
+
+    from radixlab.classroom.build import nbgrader_notebook
+
+    def failed(double: str) -> int:
+        notebook = nbgrader_notebook(small())
+        by_role(notebook, "answer", "double").source = double
+        nbformat.write(notebook, tmp_path / "sheet.ipynb")
+        return len(validator.Validator().validate(str(tmp_path / "sheet.ipynb")).get("failed", []))
+
+    (tmp_path / "small.check.json").unlink()
+    pack = json.dumps(visible_pack(small()))
+    (tmp_path / "classroom_sheet.check.json").write_text(pack, encoding="utf-8")
+    assert failed("def double(x):\n    return 2 * x") == 0
+    assert failed("def double(x):\n    return x") == 1
+
+
+def test_a_check_needs_no_notebook_and_no_ipython() -> None:
+    import subprocess
+
+    code = (
+        "import sys; sys.modules['IPython'] = None\n"
+        "from radixlab.classroom import check\n"
+        "def double(x):\n    return x * x\n"
+        "result = check('double')\nprint(result)\n"
+        "print(sorted({'IPython', 'torch', 'matplotlib', 'anywidget'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "What may be wrong: You square it." in answer.stdout, answer.stderr
+    assert "['IPython']" in answer.stdout, "nothing else was loaded"
+
+
+# --- our own sheets ------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OURS)
+def test_in_each_of_our_sheets_solutions_pass_stubs_wait_and_mistakes_are_named(
+    name: str, tmp_path: Path
+) -> None:
+    sheet = ours(name)
+    (tmp_path / f"{name}.check.json").write_text(json.dumps(visible_pack(sheet)), encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__", "check": check}
+    exec(sheet.given, names)
+    for exercise in sheet.exercises.values():
+        exec(exercise.stub, names)
+        exec(f"result = check({exercise.id!r})", names)
+        assert names["result"].stop.startswith("not written yet"), names["result"]
+        for wrong in exercise.wrong:
+            exec(wrong.source, names)
+            exec(f"result = check({exercise.id!r})", names)
+            assert names["result"].passed or wrong.message in names["result"].mistakes
+            assert names["result"]._repr_html_() and str(names["result"])
+        exec(exercise.solution, names)
+        exec(f"result = check({exercise.id!r})", names)
+        assert names["result"], names["result"]
+
+
+# --- comparing -----------------------------------------------------------------------------------
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    """A tree of two leaves below one node; `changes` go to the second leaf."""
+    leaf = {"key": [31, 32], "value": [5, 6], "ref_count": 0, "timestamp": 4, "children": []}
+    common = {"key": [101, 11], "value": [0, 1], "ref_count": 1, "timestamp": 4}
+    other = leaf | {"key": [21], "value": [3]}
+    return {"key": [], "value": [], "children": [common | {"children": [other, leaf | changes]}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"ref_count": 2}, "Node [31, 32]: ref_count is 2, expected 0."),
+        ({"timestamp": 3}, "Node [31, 32]: timestamp is 3, expected 4."),
+        ({"value": [5, 7]}, "Node [31, 32]: value is [5, 7], expected [5, 6]."),
+        ({"key": [31, 33]}, "Where node [31, 32] is expected, yours has node [31, 33]."),
+        ({"key": [7]}, "Node [7] below node [101, 11] should not be there."),
+        ({"ref_count": True}, "Node [31, 32]: ref_count is True, expected 0."),
+    ],
+)
+def test_each_difference_between_trees_is_a_sentence(changes: dict[str, Any], told: str) -> None:
+    diff = tree_diff(tree(**changes), tree())
+    assert told in diff.sentences
+    assert told in diff.html.replace("&#x27;", "'")
+    assert not tree_diff(tree(), tree()).sentences
+
+
+def test_missing_and_moved_nodes_are_told_apart() -> None:
+    lost = tree()
+    leaf = lost["children"][0]["children"].pop()
+    assert tree_diff(lost, tree()).sentences == ("Node [31, 32] is missing below node [101, 11].",)
+    lost["children"].append(leaf)
+    moved = tree_diff(lost, tree())
+    assert moved.sentences == (
+        "Node [31, 32] hangs below the root, expected below node [101, 11].",
+    )
+    assert moved.text.count("<- hangs elsewhere") == 2
+
+
+def test_differences_go_as_deep_as_one_can() -> None:
+    got, wanted = {"a": [1, 2], "b": [{"c": 3}, {"c": 4}]}, {"a": [1, 2], "b": [{"c": 3}, {"c": 5}]}
+    assert list(differences(got, wanted)) == [(("b", 1, "c"), 4, 5)]
+    assert list(differences({"a": 1}, {"b": 1})) == [((), {"a": 1}, {"b": 1})]
+    assert list(differences([1, 2], [2, 1])) == [((), [1, 2], [2, 1])]
+    assert not list(differences(0.1 + 0.2, 0.3))
+
+
+def test_complaints_stand_for_themselves() -> None:
+    case = CaseResult("case 1", "f", False, ("n",), (1,), {"faults": []}, {"faults": ["it is bad"]})
+    text = str(CheckResult("f", "A sheet", (case,)))
+    assert "what differs:\n  - it is bad\n" in text
+
+
+@pytest.mark.parametrize(
+    "got", [{"key": [], "children": 3}, {"key": [], "children": [4]}, {"key": [1], "value": None}]
+)
+def test_whatever_comes_instead_of_a_tree_can_be_shown(got: dict[str, Any]) -> None:
+    assert is_tree(got)
+    assert "<svg" in tree_diff(got, tree()).html
+
+
+def test_deep_and_large_trees_are_cut_short() -> None:
+    deep: dict[str, Any] = {"key": [0], "value": [0], "children": []}
+    for i in range(1, 90):
+        deep = {"key": [i], "value": [i], "children": [deep]}
+    assert "and so on" in tree_diff({"key": [], "value": [], "children": [deep]}, tree()).text
+    wide = {"key": [], "value": [], "children": [{"key": [i], "value": [i]} for i in range(200)]}
+    assert "A tree of 200 nodes is not drawn" in tree_diff(wide, tree()).html
+
+
+# --- show ----------------------------------------------------------------------------------------
+
+
+class Node:
+    def __init__(self, key: list[int], parent: Node | None = None) -> None:
+        self.key, self.value, self.parent = key, list(key), parent
+        self.ref_count = 0
+        self.children: Any = {}
+        if parent is not None:
+            parent.children[key[0]] = self
+
+
+def test_show_draws_a_students_tree_and_says_it_in_words() -> None:
+    root = Node([])
+    leaf = Node([3, 4], Node([1, 2], root))
+    leaf.ref_count = 1
+    picture = show(root)
+    assert picture.text.splitlines() == [
+        "root",
+        "└── [1, 2]  [p1, p2]  ref_count 0",
+        "    └── [3, 4]  [p3, p4]  ref_count 1",
+    ]
+    assert "<title>Your tree: 2 nodes below the root</title>" in picture.svg
+    assert picture._repr_mimebundle_()["text/html"].startswith('<div class="radixlab')
+
+
+def test_show_marks_loops_and_wrong_links_and_never_hangs() -> None:
+    root = Node([])
+    upper = Node([1], root)
+    lower = Node([2], upper)
+    lower.children[1] = root
+    assert "in a loop" in show(root).text
+    del lower.children[1]
+    lower.parent = root
+    assert "its parent link leads elsewhere" in show(root).text
+    lower.parent = upper
+    upper.children = {9: lower}
+    assert "hangs under [9]" in show(root).text
+
+
+def test_show_takes_lists_of_children_json_and_the_librarys_own_trees() -> None:
+    from radixlab import RadixCache
+
+    root = Node([])
+    root.children = [Node([1]), Node([2])]
+    for child in root.children:
+        child.parent = root
+    assert show(root).text.count("──") == 2 and "<-" not in show(root).text
+    assert "[31, 32]" in show(tree()).text
+    from array import array
+
+    cache = RadixCache(page_size=1)
+    cache.insert_prefix([1, 2], array("i", [5, 6]))
+    assert "[1, 2]  [p5, p6]" in show(cache.tree).text
+
+
+def test_show_stops_at_trees_without_an_end() -> None:
+    class Endless:
+        def __init__(self, n: int) -> None:
+            self.key, self.value, self.n = [n], [n], n
+
+        @property
+        def children(self) -> list[Endless]:
+            return [Endless(self.n + 1)]
+
+    assert "its children are not drawn" in show(Endless(0)).text
+
+
+@pytest.mark.parametrize("thing", [None, 3, [1, 2], {"a": 1}])
+def test_show_refuses_what_is_no_tree(thing: Any) -> None:
+    with pytest.raises(InvalidArgument, match="key, value and children"):
+        show(thing)
