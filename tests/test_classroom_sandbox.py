@@ -152,6 +152,10 @@ def test_honest_code_gets_its_value(unsafe):
     assert run(cell, "check('twice')\nshow(None)", unsafe=unsafe) == Run([Outcome("ok", 14)])
 
 
+def test_what_the_notebooks_first_cell_imports_is_there_without_it():
+    assert run("show()", twice("show(x)\ncheck('twice')\nreturn 14")) == Run([Outcome("ok", 14)])
+
+
 def test_each_call_begins_anew():
     cell = "n = 0\ndef twice(x):\n    global n\n    n += 1\n    return n"
     assert [o.value for o in run(cell, calls=3).outcomes] == [1, 1, 1]

@@ -21,8 +21,8 @@ PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 CONTRACTS = {each["id"]: each for each in PYPROJECT["tool"]["importlinter"]["contracts"]}
 CORE = CONTRACTS["stdlib"]["source_modules"]
-TARGETS = ["help", "demo", "lab", "book", "serve", "publish-check", "bench", "cuda-check"]
-TARGETS += ["test", "test-long", "lint", "format", "sync", "clean"]
+TARGETS = ["help", "demo", "lab", "book", "serve", "publish-check", "bench"]
+TARGETS += ["compiled", "cuda-check", "test", "test-long", "lint", "format", "sync", "clean"]
 
 in_a_checkout = pytest.mark.skipif(
     not (ROOT / ".ci").exists(), reason="an sdist leaves the CI's files out"

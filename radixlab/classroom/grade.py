@@ -28,7 +28,7 @@ from radixlab.classroom.cases import (
 )
 from radixlab.classroom.results import ExerciseResult, GroupResult, Shown, SubmissionResult
 from radixlab.classroom.sandbox import Call, Outcome, check_sandbox, run_calls
-from radixlab.classroom.sheet import Exercise, Sheet
+from radixlab.classroom.sheet import Exercise, Role, Sheet
 from radixlab.classroom.submission import Submission, find_submissions, read_submission
 from radixlab.errors import RadixLabError
 
@@ -151,8 +151,9 @@ def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -
     exercises: tuple[ExerciseResult, ...] = ()
     cells: list[tuple[int, str]] = []
     if not problem:
-        exercises, failed = grade_cells(key, submission.cells, unsafe=unsafe)
-        cells = [(submission.numbers[index], error) for index, error in failed]
+        own = _own_cells(key.sheet, submission)
+        exercises, failed = grade_cells(key, list(own.values()), unsafe=unsafe)
+        cells = [(list(own)[index], error) for index, error in failed]
     return SubmissionResult(
         student=student,
         sheet=name,
@@ -162,6 +163,13 @@ def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -
         cells=tuple(cells),
         problem=problem,
     )
+
+
+def _own_cells(sheet: Sheet, submission: Submission) -> dict[int, str]:
+    """The cells by number without those of the sheet that have lost their metadata."""
+    shown = {cell.source for cell in sheet.cells if cell.role in (Role.PAGE, Role.GIVEN)}
+    numbered = zip(submission.numbers, submission.cells, strict=True)
+    return {number: cell for number, cell in numbered if cell not in shown}
 
 
 def _key(key: AnswerKey, submission: Submission, unsafe: bool) -> str:

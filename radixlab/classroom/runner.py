@@ -363,9 +363,9 @@ class Lesson:
         sys.path += header["path"]
         for name in header["preload"]:
             importlib.import_module(name)
-        _hide_radixlab()
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         self.names = vars(main)
+        self.names |= _hide_radixlab()  # the notebook's first cell has imported them
         self.cells: list[str] = header["cells"]
         self.needed: dict[str, list[str]] = header["needed"]
         self.drivers = {
@@ -409,12 +409,17 @@ def _compiled(source: str, name: str) -> types.CodeType:
         return compile(source, name, "exec", dont_inherit=True)
 
 
-def _hide_radixlab() -> None:
-    """Let `from radixlab.classroom import check, show` work, and nothing else of it."""
+def _hide_radixlab() -> dict[str, object]:
+    """Let `from radixlab.classroom import check, show` work, and nothing else of it.
+
+    Returns the two, which do nothing here.
+    """
     package, classroom = types.ModuleType("radixlab"), types.ModuleType("radixlab.classroom")
-    vars(classroom).update(check=lambda *_, **__: None, show=lambda *_, **__: None)
+    names = {"check": lambda *_, **__: None, "show": lambda *_, **__: None}
+    vars(classroom).update(names)
     vars(package).update(classroom=classroom)
     sys.modules.update({"radixlab": package, "radixlab.classroom": classroom})
+    return names
 
 
 def main() -> None:
