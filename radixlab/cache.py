@@ -46,9 +46,11 @@ class CacheHandle:
     def value(self) -> array[int]:
         """The prefix's token slots, gathered along the path from the root (a copy)."""
         parts, node = [], self.node
-        while node.parent is not None:
+        while (parent := node.parent) is not None:
             parts.append(node.value)
-            node = node.parent
+            node = parent
+        if len(parts) < 2:
+            return parts[0][:] if parts else array("i")
         parts.reverse()
         return array("i", b"".join(parts))
 

@@ -7,7 +7,6 @@ is the work of mini-SGLang's CacheManager, with its rules (chapter, section 4.2)
 from __future__ import annotations
 
 from array import array
-from typing import Final
 
 from radixlab.cache import CacheHandle, InsertResult, RadixCache
 from radixlab.errors import (
@@ -20,10 +19,7 @@ from radixlab.errors import (
 from radixlab.events import Observer
 from radixlab.eviction import EvictionStrategy
 from radixlab.pool import PageAllocator
-from radixlab.request import Request, RequestState
-
-WAITING: Final = RequestState.WAITING
-RUNNING: Final = RequestState.RUNNING
+from radixlab.request import ABORTED, FINISHED, RUNNING, WAITING, Request
 
 
 class CacheManager:
@@ -206,7 +202,7 @@ class CacheManager:
         private = request.page_table[request.handle.cached_len :]
         self.pool.free(private)
         request.handle, request.page_table = None, array("i")
-        request.state = RequestState.FINISHED if request.is_done else RequestState.ABORTED
+        request.state = FINISHED if request.is_done else ABORTED
         del self.running[request]
         return private
 
@@ -216,7 +212,7 @@ class CacheManager:
         Raises `DoubleFree` for a request that has ended already.
         """
         if request.state is WAITING:
-            request.state = RequestState.ABORTED
+            request.state = ABORTED
             return
         if request.state is not RUNNING:
             raise DoubleFree(f"{request.state} request {request.request_id}", request.max_len, 0)

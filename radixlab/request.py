@@ -23,6 +23,12 @@ class RequestState(StrEnum):
     ABORTED = "aborted"
 
 
+WAITING: Final = RequestState.WAITING
+RUNNING: Final = RequestState.RUNNING
+FINISHED: Final = RequestState.FINISHED
+ABORTED: Final = RequestState.ABORTED
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How a token is drawn: the logits by `temperature`, of them the likeliest `top_p` in all.
@@ -105,7 +111,7 @@ class Request:
         self.request_id = next(self._ids) if request_id is None else request_id
         self.namespace = namespace
         self.output: array[int] = array("i")
-        self.state = RequestState.WAITING
+        self.state = WAITING
         self.handle: CacheHandle | None = None
         self.page_table: array[int] = array("i")
         self.cache_hit_len = 0

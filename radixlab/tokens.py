@@ -50,7 +50,7 @@ def encode(token_ids: Any) -> bytes:
     if isinstance(token_ids, (bytes, bytearray)):
         if len(token_ids) % TOKEN_BYTES:
             raise InvalidArgument("token_ids", f"{len(token_ids)} bytes", "whole int32 tokens")
-        return bytes(token_ids)
+        return token_ids if type(token_ids) is bytes else bytes(token_ids)
     if hasattr(token_ids, "tolist"):  # array, numpy, torch
         token_ids = token_ids.tolist()
     try:

@@ -16,6 +16,9 @@ _ROOM_OF = {"check": "checks", "show": "picture"}
 
 __all__ = ["check", "show"]
 
+SEED = "RADIXLAB_CLASSROOM_SEED"
+"""The environment variable that holds the teacher's secret, from which hidden cases are made."""
+
 
 def __getattr__(name: str) -> Any:
     if name not in _ROOM_OF:

@@ -52,19 +52,22 @@ class ChecksFailed(RadixLabError):
         return [f"ChecksFailed: {self}"]
 
 
-def check(exercise: str) -> CheckResult:
+def check(exercise: str) -> CheckResult | None:
     """Run the visible cases of an exercise with the functions that the caller has defined.
 
     What comes back shows itself in a notebook and in a terminal, and is true if all cases are
     right. Only while nbgrader validates (its variable NBGRADER_EXECUTION is set) a failure raises
-    `ChecksFailed`; elsewhere "run all cells" goes on to the next exercise.
+    `ChecksFailed` and nothing comes back; elsewhere "run all cells" goes on to the next exercise.
     """
     namespace = sys._getframe(1).f_globals
     pack = find_pack(exercise)
     result = _run(pack, exercise, namespace)
-    if not result and os.environ.get("NBGRADER_EXECUTION"):
+    if not os.environ.get("NBGRADER_EXECUTION"):
+        return result
+    if not result:
         raise ChecksFailed(" ".join(result.verdict))
-    return result
+    print(result)  # nbgrader takes what a cell returns for points
+    return None
 
 
 # --- the cases of an exercise --------------------------------------------------------------------

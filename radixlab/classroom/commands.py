@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from radixlab.classroom import SEED
 from radixlab.errors import InvalidArgument, RadixLabError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ app = typer.Typer(
     no_args_is_help=True, help="Exercise sheets: build, hand out, grade in a sandbox, feed back."
 )
 
-SEED = "RADIXLAB_CLASSROOM_SEED"
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 Name = Annotated[str, typer.Argument(help="A sheet: 02-split, 02, or the path of its source.")]

@@ -22,6 +22,7 @@ from nbconvert.exporters import NotebookExporter
 from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from radixlab.classroom import SEED
 from radixlab.classroom.build import PACK, nbgrader_notebook, notebook_text, visible_pack
 from radixlab.classroom.grade import AnswerKey, grade_submission
 from radixlab.classroom.release import refuse_leaks
@@ -265,8 +266,6 @@ def shown_safely(text: str) -> str:
 
 
 # --- grading -------------------------------------------------------------------------------------
-
-SEED = "RADIXLAB_CLASSROOM_SEED"
 
 
 class SandboxedExecute(NbGraderPreprocessor):  # type: ignore[misc]

@@ -319,7 +319,7 @@ _CLONE_THREAD = 0x10000
 
 
 def _filter(machine: str, pid: int) -> bytes:
-    """A program for the kernel (classic BPF): threads, no processes, signals and limits for oneself.
+    """A program for the kernel (classic BPF): no processes, signals and limits for oneself only.
 
     An instruction has a code, how far to jump if it holds and if not, and a number.
     """
@@ -415,7 +415,7 @@ def _hide_radixlab() -> dict[str, object]:
     Returns the two, which do nothing here.
     """
     package, classroom = types.ModuleType("radixlab"), types.ModuleType("radixlab.classroom")
-    names = {"check": lambda *_, **__: None, "show": lambda *_, **__: None}
+    names: dict[str, object] = {"check": lambda *_, **__: None, "show": lambda *_, **__: None}
     vars(classroom).update(names)
     vars(package).update(classroom=classroom)
     sys.modules.update({"radixlab": package, "radixlab.classroom": classroom})
