@@ -8,7 +8,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab book serve publish-check bench compiled cuda-check test test-long lint format sync clean \
+.PHONY: help demo lab book serve publish-check bench compiled figures cuda-check test test-long lint format sync clean \
     env-demo env-lab env-book env-test
 
 # --- which environment ------------------------------------------------------------------------
@@ -157,6 +157,10 @@ compiled: env-test ## floors 0-2 compiled by mypyc, into build/compiled (needs a
 	rm -rf build/sdist build/compiled
 	"$(PY)" -m build --sdist --outdir build/sdist . >/dev/null
 	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 "$(PY)" -m pip install -q --disable-pip-version-check --no-deps --target build/compiled build/sdist/*.tar.gz
+
+figures: compiled ## measure every figure of README anew and write it (an hour; SGLANG_DIR=...)
+	"$(PY)" tests/figures.py measure $(FIGURES)
+	"$(PY)" tests/figures.py write
 
 cuda-check: ## what a GPU does with it, in 3 minutes, into book/data (needs torch only; CUDA_ARGS=...)
 	"$(if $(wildcard $(PY)),$(PY),python3)" tests/cuda_check.py $(CUDA_ARGS)
