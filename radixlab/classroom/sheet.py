@@ -215,7 +215,7 @@ def _exercise(exercise: str, cells: tuple[Cell, ...], sheet: str) -> Exercise:
     visible = tuple(map(str, answer.metadata.get("visible", ())))
     if not points or min(points.values()) < 0:
         raise BadSheet(sheet, f"{exercise} needs points for each group of cases, 0 or more")
-    if not set(visible) < set(points):
+    if not visible or not set(visible) < set(points):
         raise BadSheet(sheet, f"{exercise} needs visible groups, and at least one hidden")
     if answer.source.count(BEGIN) < 1 or answer.source.count(BEGIN) != answer.source.count(END):
         raise BadSheet(sheet, f"{exercise} needs its solution between {BEGIN!r} and {END!r}")

@@ -1,0 +1,4 @@
+# Loops without an end.
+def split_at(node, position):
+    while True:
+        pass
