@@ -91,13 +91,29 @@ def test_every_section_and_figure_of_the_chapter_has_its_place() -> None:
 
 
 def test_the_build_is_strict_and_asks_no_other_host() -> None:
-    assert CONFIG["execute"]["raise_on_error"] is True
     assert CONFIG["execute"]["execute_notebooks"] == "cache"
     extensions = CONFIG["sphinx"]["config"]["extensions"]
     assert not {"sphinx_thebe", "sphinx.ext.intersphinx"} & set(extensions)
     assert "http" not in json.dumps(CONFIG)
     (line,) = re.findall(r"jupyter-book.*build.*", (ROOT / "Makefile").read_text())
     assert "-W --keep-going -n" in line
+
+
+def test_24_a_cell_that_fails_fails_the_build() -> None:
+    """The book was built all the same (jupyter-book/jupyter-book#781); that it fails is tried by
+    `test_a_failing_cell_fails_the_build_and_colab_is_offered_with_an_address`."""
+    execute = CONFIG["execute"]
+    assert (execute["raise_on_error"], execute["stderr_output"]) == (True, "error")
+    assert re.findall(r"jupyter-book.*build.*-W ", (ROOT / "Makefile").read_text())
+
+
+def test_24_what_shows_widgets_comes_with_the_site() -> None:
+    """Widgets were missing from static pages (jupyter-book/jupyter-book#1991): their scripts are
+    our own files, in the order in which they need one another."""
+    scripts = list(CONFIG["sphinx"]["config"]["nb_ipywidgets_js"])
+    assert scripts == ["vendor/require.js", "require-here.js", "vendor/embed-amd.js"]
+    packages = json.loads((BOOK / "npm/package.json").read_text())["dependencies"]
+    assert {"requirejs", "@jupyter-widgets/html-manager"} <= set(packages)
 
 
 def test_what_comes_from_npm_is_locked() -> None:

@@ -265,6 +265,21 @@ def test_12_the_second_turn_finds_prompt_and_output(page_size: int, found: int) 
     assert hit(manager, [1, 2, 3, 4, 5, 6, 101, 102, 103, 7, 8]) == found
 
 
+def test_13_what_a_template_drops_is_a_dead_branch() -> None:
+    """The next turn leaves out what was only thought, and finds the first question alone; the
+    branch is held, but nobody comes back to it, and it is the first to go
+    (sgl-project/sglang#22617)."""
+    manager = CacheManager(32, checked=True)
+    asked, thought, said = [1, 2, 3], [91, 92, 93, 94], [4, 5]
+    serve(manager, asked, [*thought, *said])
+    assert manager.cache.total_size == 3 + 4 + 1
+    assert hit(manager, [*asked, *thought, *said, 6]) == 8
+    assert hit(manager, [*asked, *said, 6]) == 3
+    serve(manager, [*asked, *said, 6])
+    assert manager.evict(1).tolist() == [3, 4, 5, 6, 7]
+    assert hit(manager, [*asked, *said, 6, 7]) == 6
+
+
 def test_15_what_is_computed_starts_where_the_cache_ends() -> None:
     """Log-probabilities were expected for the whole prompt, but cached tokens have no logits: a
     pass computes positions 4 and 5 of 6 (vllm-project/vllm#3251)."""

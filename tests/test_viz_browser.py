@@ -107,7 +107,7 @@ def test_every_control_works_on_a_static_page(open_page: functools.partial[Watch
     check_controls(open_page("chapter").page)
 
 
-def test_keys_work_only_while_focused_and_the_page_does_not_scroll(
+def test_23_keys_work_only_while_focused_and_the_page_does_not_scroll(
     open_page: functools.partial[Watched],
 ) -> None:
     page = open_page("chapter", viewport={"width": 1280, "height": 300}).page
@@ -147,7 +147,7 @@ def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
     assert "Step 16 of 16, unlock. R2: Which slots become free?" in live.inner_text()
 
 
-def test_steps_are_announced(open_page: functools.partial[Watched]) -> None:
+def test_23_steps_are_announced(open_page: functools.partial[Watched]) -> None:
     page = open_page("chapter").page
     page.get_by_role("button", name="Next step").click()
     words = page.locator("[aria-live=polite]").inner_text()

@@ -60,7 +60,7 @@ def test_no_committed_picture_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_what_happened_is_told_by_colour_border_and_word(name: str) -> None:
+def test_23_what_happened_is_told_by_colour_border_and_word(name: str) -> None:
     step, before = PICTURES[name]
     source = tree_dot(step, before=before).source
     for uuid, mark in mark_nodes(step).items():
@@ -166,7 +166,11 @@ def test_a_picture_of_hundreds_of_nodes_stays_small() -> None:
 
 
 @pytest.mark.parametrize("program", ["dot", "graphviz-pure"])
-def test_both_programs_draw(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_24_the_program_dot_need_not_be_installed(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures failed where `dot` was missing (szagoruyko/pytorchviz#1): a package of pip's draws
+    them too."""
     if program == "dot" and shutil.which("dot") is None:
         pytest.skip("no dot here; .ci/run installs it")
     if program == "graphviz-pure":

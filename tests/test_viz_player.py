@@ -50,7 +50,8 @@ def test_a_listing_is_the_real_source_with_its_line_numbers_and_no_docstring(fun
 
 
 @pytest.mark.parametrize("step", ALL_STEPS, ids=lambda step: f"{step.number}-{step.name}")
-def test_each_step_marks_the_line_that_ran_in_the_colour_of_what_it_touched(step: Step) -> None:
+def test_23_each_step_marks_the_line_that_ran_in_the_colour_of_what_it_touched(step: Step) -> None:
+    """Which line did that? The one in the colour of the object."""
     shown = executed(step)
     assert shown and all(marked.line is not None for marked in shown)
     assert main_event(step) in {marked.event for marked in shown}
@@ -124,6 +125,39 @@ def test_questions_come_from_the_house_or_from_the_teacher() -> None:
 def test_tokens_may_be_shown_as_text() -> None:
     player = StepPlayer(sentence_steps(), decode=lambda token: f"w{token}")
     assert any("‘w101’" in part for part in player.story["parts"])
+
+
+def test_23_one_can_step_back_and_jump_and_keys_do_not_scroll_the_page() -> None:
+    """People ask to step back (algoscope-hq/AlgoScope#839), and for keys that leave the page where
+    it is (pythontutor-dev/pythontutor#70). A browser tries it in
+    `test_every_control_works_on_a_static_page`."""
+    source = read_static("player.js")
+    for label in ("First step", "Back one step", "Next step", "Last step", "Jump to step"):
+        assert f'"{label}"' in source
+    body = source.split("function key(event)")[1].split("\n  }")[0]
+    keys = re.findall(r"(\w+): (?:forward|\(\) => go)", body)
+    assert keys == ["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "Home", "End"]
+    assert body.index("!moves[event.key]) return") < body.index("event.preventDefault()")
+
+
+def test_23_every_step_has_words_to_be_announced() -> None:
+    """A picture alone says nothing to a screen reader."""
+    assert '"aria-live": "polite"' in read_static("player.js")
+    for name in SCENARIOS:
+        frames = play(name).story["frames"]
+        assert all(frame["caption"] and frame["name"] for frame in frames)
+        assert all(frame["told"] for frame in frames if frame["event"] not in ("", "matched"))
+
+
+def test_24_all_pictures_are_in_the_widget_s_state() -> None:
+    """A static page has nobody to ask for more (jupyter-book/jupyter-book#1991)."""
+    state = json.loads(json.dumps(play("chapter").get_state()))
+    story = state["story"]
+    assert len(story["frames"]) == 16
+    for frame in story["frames"]:
+        for kind in ("tree", "pool"):
+            ET.fromstring(picture(story, frame[kind]))
+    assert not re.search(r"model\.send|fetch\(|XMLHttpRequest|import ", read_static("player.js"))
 
 
 # --- the widget ----------------------------------------------------------------------------------

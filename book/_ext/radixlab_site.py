@@ -189,6 +189,16 @@ def name_empty_heads(app: Sphinx, doctree: nodes.document) -> None:
                 entry.children = [nodes.inline("", "row", classes=["visually-hidden"])]
 
 
+def scroll_map(app: Sphinx, doctree: nodes.document) -> None:
+    """The map of the house stays legible on a phone, where it is scrolled, by keyboard too."""
+    for image in list(doctree.findall(nodes.image)):
+        if image["uri"].endswith("architecture.svg"):
+            start = '<div class="rl-map" tabindex="0" role="group" aria-label="The map">'
+            place, at = image.parent.parent, image.parent.parent.index(image.parent)
+            place.insert(at + 1, nodes.raw("", "</div>", format="html"))
+            place.insert(at, nodes.raw("", start, format="html"))
+
+
 def describe(doctree: nodes.document, length: int = 155) -> str:
     """A page's first sentences, without those that only announce a list."""
     words = ""
@@ -299,6 +309,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", add_notebook, priority=100)  # before Sphinx collects downloads
     app.connect("doctree-read", link_first_uses)
     app.connect("doctree-read", name_empty_heads)
+    app.connect("doctree-read", scroll_map)
     app.connect("doctree-read", still_playground)
     app.connect("html-page-context", add_description)
     app.connect("html-page-context", leave_out_mathjax, priority=900)
