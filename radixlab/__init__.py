@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from radixlab.viz.playground import playground
     from radixlab.viz.poolsvg import draw_pool
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _ROOMS = {
     "cache": ("CacheHandle", "InsertResult", "RadixCache"),

@@ -44,11 +44,16 @@ class CacheHandle:
 
     @property
     def value(self) -> array[int]:
-        """The prefix's token slots, gathered along the path from the root (a copy)."""
+        """The prefix's token slots, gathered along the path from the root (a copy).
+
+        Raises `StaleHandle` when the prefix was evicted since the match.
+        """
         parts, node = [], self.node
         while (parent := node.parent) is not None:
             parts.append(node.value)
             node = parent
+        if node is not self.cache.tree.root:
+            raise StaleHandle(self.cached_len)
         if len(parts) < 2:
             return parts[0][:] if parts else array("i")
         parts.reverse()
@@ -93,6 +98,8 @@ class RadixCache:
         self.tree.on_split = self._split
         self.page_size = page_size
         self.strategy: EvictionStrategy = LRU() if strategy is None else strategy
+        if len(self.strategy):
+            raise InvalidArgument("strategy", strategy, "one that no other cache uses")
         self._counts_hits = self.strategy.counts_hits
         self.observer = observer
         self.evictable_size = 0

@@ -6,7 +6,6 @@ clock of your own, the same engine is a simulator.
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from radixlab.scheduler import (
     SchedulerSettings,
     fcfs,
 )
+from radixlab.tokens import decode, encode
 
 Compute = Callable[[Sequence[Chunk]], Sequence[int]]
 
@@ -222,7 +222,13 @@ class Engine:
         held = self.manager.pool.total_size - self.manager.available_size
         self.totals.peak_slots = max(self.totals.peak_slots, held)
         start = self.clock()
-        done = self._attempt(compute, chunks) if chunks else []
+        try:
+            done = self._attempt(compute, chunks)
+        except BaseException:  # Ctrl-C: who was being prefilled is in no list yet, so ends here
+            for request in [c.request for c in chunks if c.request not in self.decoding]:
+                if request.state is RequestState.RUNNING:
+                    self.abort(request)
+            raise
         self.totals.runner_seconds += self.clock() - start
         return [pair for pair in done if pair[0].request.state is RequestState.RUNNING]
 
@@ -232,18 +238,19 @@ class Engine:
         A pass writes only to slots that its requests own alone, so it can be repeated. Ctrl-C ends
         the requests of a prefill pass, and leaves those that decode as they were.
         """
+        chunks = [chunk for chunk in chunks if chunk.request.state is RequestState.RUNNING]
+        if not chunks:
+            return []
         try:
-            tokens = [operator.index(token) for token in compute(chunks)]
+            tokens = decode(encode(compute(chunks)))  # which checks them
             return list(zip(chunks, tokens, strict=True))
-        except (KeyboardInterrupt, SystemExit):
-            for request in [c.request for c in chunks if c.request not in self.decoding]:
-                self.abort(request)
-            raise
         except Exception as error:
             if len(chunks) > 1:
                 return [pair for chunk in chunks for pair in self._attempt(compute, [chunk])]
-            self.records[chunks[0].request].error = error
-            self.abort(chunks[0].request)
+            request = chunks[0].request
+            self.records[request].error = error
+            if request.state is RequestState.RUNNING:  # else the runner has ended it already
+                self.abort(request)
             return []
 
     def _advance(self, chunk: Chunk, token: int) -> list[Token]:

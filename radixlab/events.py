@@ -43,16 +43,18 @@ Observer = Callable[[CacheEvent], object]
 """Called after each change of the content, never for a split or a match.
 
 It must not raise: its error would take the place of the call's answer, evicted slots for example.
+An event hashes its whole path, so it costs time in proportion to the path's length.
 """
 
 
 def page_hashes(key: bytes, page_size: int, namespace: Namespace | None = None) -> list[bytes]:
     """The hash of each whole page of a key: SHA-256 of the hash before it and the page's tokens.
 
-    The chain starts from the namespace, so that equal tokens in two namespaces share no hash.
+    The chain starts from the hash of the namespace's name, so that equal tokens in two namespaces
+    share no hash, and no page can be taken for a namespace: every page's text begins with a hash.
     """
     page_bytes = page_size * TOKEN_BYTES
-    previous = b"" if namespace is None else hashlib.sha256(repr(namespace).encode()).digest()
+    previous = hashlib.sha256(f"namespace {namespace!r}".encode()).digest()
     hashes = []
     for start in range(0, len(key) - page_bytes + 1, page_bytes):
         previous = hashlib.sha256(previous + key[start : start + page_bytes]).digest()

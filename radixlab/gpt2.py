@@ -72,7 +72,8 @@ class _Block(NamedTuple):
 class GPT2:
     """GPT-2's weights and its forward pass over a `KVPool`.
 
-    `state_dict` has Hugging Face's names, and so has `weights`, what it computes with.
+    `state_dict` has Hugging Face's names, and so has `weights`, what it was made from: a change of
+    them later may change nothing, since products may use a packed copy (`radixlab.linear`).
     `tokenizer_folder` is where `encode` and `decode` find the tokenizer. Raises `UnsupportedModel`
     if the weights don't fit `config`.
     """

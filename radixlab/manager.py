@@ -130,6 +130,8 @@ class CacheManager:
         """
         if request not in self.running:
             raise _not_running("allocate for", request)
+        if request.handle is None or not request.handle.locked:
+            raise WrongState("allocate for", request.request_id, "unlocked", "locked")
         missing = self.round_up(num_tokens) - len(request.page_table)
         if missing > (free := self.pool.free_size):
             if missing > self.available_size:
@@ -221,7 +223,7 @@ class CacheManager:
         self.free(request)
 
     def clear(self) -> None:
-        """Forget all that is cached and free its slots; refused while requests run."""
+        """Forget all that is cached and free its slots; refused while anybody holds a prefix."""
         self.pool.free(self.cache.clear())
 
     def check_integrity(self) -> None:
@@ -245,6 +247,7 @@ class CacheManager:
         assert request.state is RUNNING and handle is not None
         held = not handle.locked or table[: handle.cached_len] == handle.value
         assert held, "a page table left the tree's slots"
+        assert len(set(table)) == len(table), "a slot stands in a page table twice"
         assert handle.cached_len <= request.computed_len <= len(table) == self.round_up(len(table))
 
     def _start(self, request: Request, handle: CacheHandle) -> None:

@@ -83,9 +83,9 @@ def lof(waiting: Sequence[Request], running: Collection[Request] = ()) -> list[R
 
 def routing_key(waiting: Sequence[Request], running: Collection[Request] = ()) -> list[Request]:
     """The key that most running requests have first; keys that nobody runs last, by name."""
-    if not running:
-        return list(waiting)
     counts = Counter(request.routing_key for request in running if request.routing_key)
+    if not counts:
+        return list(waiting)
 
     def rank(request: Request) -> tuple[bool, int, str]:
         count = counts[request.routing_key]

@@ -83,15 +83,16 @@ class PageAllocator:
             raise InvalidArgument("slots", f"{len(slots)} slots", allowed)
         if top < 0:
             raise DoubleFree("pages", len(slots), self._top)
-        if self._free is not None:
-            self._check_owned(slots, self._free)
+        owned = None if self._free is None else self._check_owned(slots, self._free)
         self._stack[top : self._top] = slots
         self._top = top
+        if self._free is not None and owned is not None:
+            self._free |= owned
 
-    def _check_owned(self, slots: array[int], free: set[int]) -> None:
+    def _check_owned(self, slots: array[int], free: set[int]) -> set[int]:
         pages, page_size = set(slots[:: self.page_size]), self.page_size
         owned = {p for p in pages - free if p % page_size == 0 and 0 <= p < self.total_size}
         whole = [slot for p in slots[::page_size] for slot in range(p, p + page_size)]
         if len(owned) * page_size < len(slots) or slots.tolist() != whole:
             raise DoubleFree("pages", len(slots), len(owned) * page_size)
-        free |= pages
+        return pages

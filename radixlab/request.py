@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from radixlab.cache import CacheHandle
 from radixlab.errors import EmptyPrompt, InvalidArgument
@@ -69,7 +69,7 @@ class Request:
     many positions have their K and V in the pool. Of those, `cache_hit_len` were found there.
     """
 
-    _ids = itertools.count()
+    _ids: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Request:
         if stop_token_ids is not NO_TOKENS:
             self.stop_token_ids = frozenset(decode(encode(stop_token_ids)))
         self.sampling, self.priority, self.routing_key = sampling, priority, routing_key
-        self.request_id = next(self._ids) if request_id is None else request_id
+        self.request_id = next(Request._ids) if request_id is None else request_id
         self.namespace = namespace
         self.output: array[int] = array("i")
         self.state = WAITING

@@ -37,7 +37,9 @@ def _sample(logits: Tensor, samplings: Sequence[Sampling], draws: Sequence[float
     def column(numbers: Sequence[float]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
 
-    scaled = logits.double() / column([s.temperature for s in samplings])
+    scores = logits.double()
+    scores = scores - scores.amax(dim=-1, keepdim=True)  # so that no temperature overflows
+    scaled = scores / column([s.temperature for s in samplings])
     chances, order = scaled.softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
     sums = chances.cumsum(dim=-1)
     # The nucleus: the fewest tokens whose sum reaches top_p, so all before which it falls short.

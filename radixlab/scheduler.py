@@ -56,7 +56,11 @@ SchedulePolicy = PrefixUnaware | PrefixAware
 
 
 def fcfs(waiting: Sequence[Request], running: Collection[Request] = ()) -> list[Request]:
-    """First come, first served: the order of arrival, whatever is cached (mini-SGLang)."""
+    """First come, first served: the order of arrival, whatever is cached (mini-SGLang).
+
+    With `in_batch_check` on, as it is by default, a request still lets one of the same prefix go
+    first and waits a pass.
+    """
     return list(waiting)
 
 
@@ -117,8 +121,9 @@ class SchedulerSettings:
     `max_running`: requests that run at the same time. `max_matched`: of a longer queue only the
     first are considered, and a prefix-aware policy gives way to fcfs (SGLang: lpm and hrrn, above
     128). `in_batch_check`, `in_batch_defer`: see `mark_repeated`; who is marked waits, where SGLang
-    only puts him last. Without `cache` nothing is inserted, nothing found, and the order that of
-    arrival unless the policy is prefix-unaware.
+    only puts him last, and only under prefix-aware policies. Under steady load who waits may wait
+    long: where that matters, switch it off. Without `cache` nothing is inserted, nothing found, and
+    the order that of arrival unless the policy is prefix-unaware.
     """
 
     prefill_budget: int = 4096
@@ -130,8 +135,9 @@ class SchedulerSettings:
 
     def __post_init__(self) -> None:
         for name in ("prefill_budget", "max_running", "max_matched", "in_batch_defer"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(name, getattr(self, name), "1 or more")
+            number = getattr(self, name)
+            if type(number) is not int or number < 1:
+                raise InvalidArgument(name, number, "an integer, 1 or more")
 
 
 def mark_repeated(
@@ -139,7 +145,7 @@ def mark_repeated(
     settings: SchedulerSettings,
     started: Sequence[Request] = (),
 ) -> list[Matched]:
-    """SGLang's in-batch prefix check: mark whom this pass helps, and who should wait for the next.
+    """An in-batch prefix check, after SGLang's: mark whom this pass helps, and who should wait.
 
     Insertion comes after the forward pass, so requests that arrive together with one prefix don't
     find each other in the cache, and each would compute it. So a tree of this pass alone is filled
@@ -220,6 +226,7 @@ class Scheduler:
         chunks = [self._cut(request, budget) for request in started]
         budget -= sum(chunk.end - chunk.start for chunk in chunks)
         reserved = sum(map(self.manager.remaining_size, running))
+        ordered = list(dict.fromkeys(ordered))  # a policy may name somebody twice
         for request in [r for r in ordered if r.state is RequestState.WAITING]:
             if not budget or len(running) >= most or not self.manager.admit(request, reserved):
                 break
@@ -233,7 +240,7 @@ class Scheduler:
         """Match those who wait and sort them, without those who had better wait for others."""
         settings, policy, waiting = self.settings, self.policy, list(self.waiting)
         if not isinstance(policy, PrefixAware):
-            waiting = policy(waiting, self.manager.running)
+            waiting = [r for r in policy(waiting, self.manager.running) if r in self.waiting]
         if not settings.cache:
             return waiting
         matched = [

@@ -20,7 +20,7 @@ from radixlab.policies import make_policy
 from radixlab.request import Request, Sampling
 from radixlab.scheduler import SchedulePolicy, SchedulerSettings
 from radixlab.strategies import make_strategy
-from radixlab.tokens import Namespace, TokenIds
+from radixlab.tokens import Namespace, TokenIds, decode
 
 __all__ = ["Result", "Sampling", "Served", "Server", "few_threads", "serve"]
 
@@ -179,7 +179,7 @@ class Server:
             allowed = f"one number, or one for each of the {len(prompts)} prompts"
             raise InvalidArgument("max_new_tokens", f"{len(max_new_tokens)} numbers", allowed)
         stop = tuple(stop_token_ids)
-        return [
+        requests = [
             Request(
                 self.model.encode(prompt) if isinstance(prompt, str) else prompt,
                 new,
@@ -189,6 +189,12 @@ class Server:
             )
             for i, (prompt, new) in enumerate(zip(prompts, max_new_tokens, strict=True))
         ]
+        vocab = self.model.config.vocab
+        for number, request in enumerate(requests):
+            if (most := max(decode(request.prompt))) >= vocab:
+                name = f"prompt {number}'s largest token id"
+                raise InvalidArgument(name, most, f"below the vocabulary of {vocab}")
+        return requests
 
     def _result(self, record: Record) -> Result:
         tokens = record.request.output.tolist()

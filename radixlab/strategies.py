@@ -26,11 +26,11 @@ KEYS: dict[str, EvictionKey] = {
     "slru": lambda node: (node.hits >= 2, node.timestamp),  # on probation, or protected
     "priority": lambda node: (node.priority, node.timestamp),
 }
-"""The keys of SGLang's `evict_policy.py`."""
+"""The keys of SGLang's `evict_policy.py`, but for tlru, which guesses what a next turn adds."""
 
 
 class SmallestKey:
-    """The leaf with the smallest key first, in O(log n): a heap with stale entries in it.
+    """The leaf with the smallest key first: a heap with stale entries in it, O(log n) on average.
 
     A leaf is pushed whenever its key may have changed, and a parent when it becomes a leaf. What a
     pop finds is good if it still is what was pushed: an unlocked leaf with that key.

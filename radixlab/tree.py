@@ -7,7 +7,7 @@ root down. Nothing here knows of requests, locks' owners or tensors.
 
 from __future__ import annotations
 
-import itertools
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 
@@ -185,7 +185,7 @@ class RadixTree:
         self.page_bytes = page_bytes = page_size * TOKEN_BYTES
         self.on_split: Callable[[RadixTreeNode], object] = lambda upper: None
         self._key_fn: KeyFn = lambda key: key[:page_bytes]
-        self._counter = itertools.count()
+        self._counter = iter(range(sys.maxsize))  # itertools.count can't be copied in Python 3.14
         self.root = RadixTreeNode(self._key_fn, self._counter)
         self.root.set_key_value(b"", array("i"))
         self.root.child_key = b""

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radixlab.cache import RadixCache
-from radixlab.errors import PoolExhausted, StaleHandle
+from radixlab.errors import InvalidArgument, PoolExhausted, StaleHandle, WrongState
 from radixlab.events import AllBlocksCleared, BlockRemoved, BlockStored, CacheEvent, page_hashes
+from radixlab.eviction import LRU
 from radixlab.lifecycle import lifecycle
 from radixlab.manager import CacheManager
+from radixlab.pool import PageAllocator
 from radixlab.request import Request
 from radixlab.snapshot import take_snapshot
 from radixlab.tokens import Namespace, encode
@@ -538,3 +540,42 @@ def test_a_deep_copy_of_a_manager_lives_a_life_of_its_own() -> None:
     for each in (copied, manager):
         assert list(each.evict(1)) == [2], "the least recently used leaf, in both"
         each.check_integrity()
+
+
+def test_a_strategy_serves_one_cache() -> None:
+    strategy = LRU()
+    RadixCache(strategy=strategy).insert_prefix([1, 2], array("i", [0, 1]))
+    with pytest.raises(InvalidArgument, match="strategy must be one that no other cache uses"):
+        RadixCache(strategy=strategy)
+
+
+def test_a_stale_handle_has_no_slots() -> None:
+    cache = RadixCache()
+    handle = cache.insert_prefix([1, 2], array("i", [0, 1])).handle
+    cache.evict(2)
+    with pytest.raises(StaleHandle):
+        handle.value  # noqa: B018
+
+
+def test_an_unlocked_request_gets_no_slots() -> None:
+    manager = CacheManager(8)
+    request = Request([1, 2, 3])
+    assert manager.admit(request)
+    manager.unlock(request)
+    with pytest.raises(WrongState, match="it is unlocked, and must be locked"):
+        manager.allocate(request, 3)
+    manager.free(request)
+    manager.check_integrity()
+
+
+def test_a_refused_free_marks_nothing() -> None:
+    pool = PageAllocator(4, checked=True)
+    slots = pool.allocate(2)
+    with pytest.raises(TypeError):
+        pool.free(array("q", slots))  # type: ignore[arg-type]
+    pool.free(slots)
+    assert pool.num_free_pages == 4
+
+
+def test_every_request_has_a_number_of_its_own() -> None:
+    assert len({Request([1]).request_id for _ in range(5)}) == 5

@@ -12,14 +12,15 @@ SUITES = [
     "tests/test_boundary.py",
     "tests/test_cache.py",
     "tests/test_chapter.py",
+    "tests/test_engine.py",
     "tests/test_events.py",
     "tests/test_heal.py",
     "tests/test_stateful.py",
 ]
 """Without those that hand in wrong types (which a compiled function refuses by itself) or that put
 methods of their own in the place of the core's."""
-CANNOT = ("deep_copy", "names_the_code_that_did_it")
-"""What a compiled core can't do: be copied whole, and show its source."""
+CANNOT = ("deep_copy", "names_the_code_that_did_it", "out_of_range")
+"""What a compiled core can't do: be copied whole, show its source, and say which type was wrong."""
 
 pytestmark = pytest.mark.long
 

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radixlab.engine import Engine
-from radixlab.errors import DoubleFree, InvalidArgument, PoolExhausted, RequestTooLong, WrongState
+from radixlab.errors import (
+    DoubleFree,
+    InvalidArgument,
+    InvalidTokenId,
+    PoolExhausted,
+    RequestTooLong,
+    WrongState,
+)
 from radixlab.manager import CacheManager
 from radixlab.policies import POLICIES
 from radixlab.request import Request, RequestState, Sampling
@@ -482,7 +489,7 @@ def test_a_pool_that_somebody_else_holds_is_an_error_and_not_an_endless_loop() -
 
 @pytest.mark.parametrize("name", ["prefill_budget", "max_running", "max_matched"])
 def test_settings_below_one_are_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"{name} must be 1 or more, got 0"):
+    with pytest.raises(InvalidArgument, match=f"{name} must be an integer, 1 or more, got 0"):
         SchedulerSettings(**{name: 0})
 
 
@@ -647,6 +654,89 @@ def test_a_runner_that_draws_no_token_fails_for_its_request_alone() -> None:
     engine.add(bad)
     engine.add(good)
     list(engine.stream())
-    assert isinstance(engine.records[bad].error, TypeError)
+    assert isinstance(engine.records[bad].error, InvalidTokenId)
     assert good.state is RequestState.FINISHED and bad.state is RequestState.ABORTED
     manager.check_integrity()
+
+
+# --- who owns a request between two lists -----------------------------------------------------
+
+
+def three(engine: Engine) -> list[Request]:
+    requests = [Request([i, 1, 2], 3) for i in range(3)]
+    for request in requests:
+        engine.add(request)
+    return requests
+
+
+def nothing_is_left(engine: Engine) -> bool:
+    manager = engine.manager
+    manager.check_integrity()
+    return not engine.busy and not manager.running and manager.available_size == 64
+
+
+def test_ctrl_c_while_a_failed_pass_is_tried_one_by_one_ends_all_of_it() -> None:
+    runner, calls = NamingRunner(), itertools.count()
+
+    def fail_then_stop(chunks: Sequence[Chunk]) -> None:
+        number = next(calls)
+        if number == 0:
+            raise ArithmeticError
+        if number == 2:
+            raise KeyboardInterrupt
+
+    runner.before_pass = fail_then_stop
+    engine = Engine(CacheManager(64), runner)
+    requests = three(engine)
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    assert {request.state for request in requests} == {RequestState.ABORTED}
+    assert nothing_is_left(engine)
+
+
+@pytest.mark.parametrize("token", [1 << 31, -1])
+def test_a_token_that_is_none_ends_the_request_that_drew_it_and_no_other(token: int) -> None:
+    class Odd(NullRunner):
+        def prefill(self, chunks: Sequence[Chunk]) -> list[int]:
+            return [token if chunk.request is requests[0] else 7 for chunk in chunks]
+
+    engine = Engine(CacheManager(64), Odd())
+    requests = three(engine)
+    drawn = [each.request for each in engine.stream()]
+    assert [drawn.count(request) for request in requests] == [0, 3, 3]
+    assert str(token) in str(engine.records[requests[0]].error)
+    assert nothing_is_left(engine)
+
+
+def test_a_policy_may_name_a_request_twice_or_one_that_does_not_wait() -> None:
+    stranger = Request([9, 9])
+
+    def twice(waiting: Sequence[Request], running: Collection[Request] = ()) -> list[Request]:
+        return [*waiting, stranger, *waiting]
+
+    engine = Engine(CacheManager(64), NullRunner(), policy=twice)
+    requests = three(engine)
+    assert len(list(engine.stream())) == 9
+    assert {request.state for request in requests} == {RequestState.FINISHED}
+    assert stranger.state is RequestState.WAITING and nothing_is_left(engine)
+
+
+def test_a_runner_that_ends_a_request_and_fails_takes_nobody_along() -> None:
+    class Ends(NullRunner):
+        def prefill(self, chunks: Sequence[Chunk]) -> list[int]:
+            if requests[0].state is RequestState.RUNNING:
+                engine.manager.release(requests[0])
+                raise ArithmeticError
+            return super().prefill(chunks)
+
+    engine = Engine(CacheManager(64), Ends())
+    requests = three(engine)
+    drawn = [each.request for each in engine.stream()]
+    assert [drawn.count(request) for request in requests] == [0, 3, 3]
+    assert nothing_is_left(engine)
+
+
+@pytest.mark.parametrize("name", ["prefill_budget", "max_running", "max_matched"])
+def test_settings_are_whole_numbers(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name} must be an integer"):
+        SchedulerSettings(**{name: 2.5})

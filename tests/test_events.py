@@ -214,7 +214,8 @@ def test_one_hash_stands_for_all_tokens_up_to_its_page(
 def test_without_a_namespace_the_hash_is_plain_to_recompute() -> None:
     """Another program, in another language, must get the same: SHA-256 over the page before and
     this page's int32 ids."""
-    first = hashlib.sha256(array("i", [5, 6]).tobytes()).digest()
+    start = hashlib.sha256(b"namespace None").digest()
+    first = hashlib.sha256(start + array("i", [5, 6]).tobytes()).digest()
     second = hashlib.sha256(first + array("i", [7, 8]).tobytes()).digest()
     assert page_hashes(encode([5, 6, 7, 8, 9]), 2) == [first, second]
 

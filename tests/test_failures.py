@@ -356,7 +356,8 @@ def test_18_what_leaves_the_cache_as_a_hash_is_a_sha_256_of_all_before_it() -> N
     cache = RadixCache(2, observer=stored.append)
     cache.insert_prefix([1, 2, 9, 9], array("i", range(4)))
     cache.insert_prefix([3, 4, 9, 9], array("i", range(4, 8)))
-    first = hashlib.sha256(encode([1, 2])).digest()
+    start = hashlib.sha256(b"namespace None").digest()
+    first = hashlib.sha256(start + encode([1, 2])).digest()
     assert stored[0].block_hashes == (first, hashlib.sha256(first + encode([9, 9])).digest())
     assert len({h for event in stored for h in event.block_hashes}) == 4
 

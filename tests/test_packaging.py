@@ -144,8 +144,10 @@ def test_code_is_mit_and_text_is_cc_by() -> None:
 
 def test_the_changelog_has_a_section_for_this_version() -> None:
     version = Version(PROJECT["version"])
-    heading = "## [Unreleased]" if version.is_devrelease else f"## [{version}]"
-    assert heading in (ROOT / "CHANGELOG.md").read_text().splitlines()
+    heading = (
+        r"## \[Unreleased\]" if version.is_devrelease else rf"## \[{version}\] - \d{{4}}-\d\d-\d\d"
+    )
+    assert re.search(rf"^{heading}$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
 
 
 # --- make ----------------------------------------------------------------------------------------

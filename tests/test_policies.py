@@ -377,3 +377,9 @@ def test_a_ratio_of_hrrn_is_exact_enough_to_order() -> None:
     ]
     ordered = [pairs[int(str(each.request.request_id))] for each in policies.hrrn(waiting)]
     assert ordered == sorted(pairs, key=lambda pair: -Fraction(*pair))
+
+
+def test_without_a_key_that_runs_the_order_is_that_of_arrival() -> None:
+    waiting = [Request([2], routing_key="b"), Request([3], routing_key="a")]
+    assert policies.routing_key(waiting, [Request([1])]) == waiting
+    assert policies.routing_key(waiting, [Request([1], routing_key="a")]) == waiting[::-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 
 import pytest
@@ -13,7 +13,6 @@ transformers = pytest.importorskip("transformers")
 
 # Only now: without torch and transformers this file is skipped, not broken.
 import radixlab  # noqa: E402
-from radixlab import weights  # noqa: E402
 from radixlab.demo import SYSTEM_PROMPT  # noqa: E402
 from radixlab.engine import Engine, Token  # noqa: E402
 from radixlab.errors import (  # noqa: E402
@@ -22,7 +21,7 @@ from radixlab.errors import (  # noqa: E402
     InvalidPageSize,
     RequestTooLong,
 )
-from radixlab.gpt2 import GPT2, GPT2Config, load_gpt2  # noqa: E402
+from radixlab.gpt2 import GPT2, GPT2Config  # noqa: E402
 from radixlab.policies import POLICIES  # noqa: E402
 from radixlab.request import Request, RequestState, Sampling  # noqa: E402
 from radixlab.sampling import draw_tokens  # noqa: E402
@@ -41,28 +40,12 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def tiny() -> GPT2:
-    return load_gpt2(device="cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def small() -> GPT2:
     return GPT2.random(SMALL, seed=1)
-
-
-@pytest.fixture(scope="module")
-def hf_tiny() -> transformers.GPT2LMHeadModel:
-    folder = weights.EMBEDDED
-    return transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def generate(hf, ids: list[int], new: int) -> list[int]:
@@ -299,10 +282,25 @@ def test_a_prompt_that_the_model_fails_for_is_named_in_a_warning(
     small: GPT2, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(small)
-    with pytest.warns(RuntimeWarning, match=r"failed for prompts \[1\]; .*from 0 to 59"):
-        served = server.serve([[1, 2, 3], [1, 2, SMALL.vocab]], 2)
+    compute = server.runner.prefill
+
+    def stumble(chunks: Sequence[Chunk]) -> list[int]:
+        if any(chunk.request.prompt_len == 4 for chunk in chunks):
+            raise ArithmeticError("not this one")
+        return compute(chunks)
+
+    monkeypatch.setattr(server.runner, "prefill", stumble)
+    with pytest.warns(RuntimeWarning, match=r"failed for prompts \[1\]; .*not this one"):
+        served = server.serve([[1, 2, 3], [1, 2, 3, 4]], 2)
     assert [len(result.tokens) for result in served] == [2, 0]
-    assert "from 0 to 59" in served[1].to_dict()["error"]
+    assert "not this one" in served[1].to_dict()["error"]
+
+
+def test_a_token_id_beyond_the_vocabulary_is_refused_before_anything_runs(small: GPT2) -> None:
+    server = Server(small)
+    with pytest.raises(InvalidArgument, match=r"prompt 1's largest token id .* 60, got 60"):
+        server.serve([[1, 2, 3], [1, 2, SMALL.vocab]], 2)
+    assert not server.manager.cache.total_size and not server.manager.running
 
 
 def test_a_callback_that_raises_leaves_the_server_usable(small: GPT2) -> None:

@@ -27,6 +27,7 @@ from radixlab.errors import (
     RequestTooLong,
     StaleHandle,
     StillLocked,
+    WrongState,
 )
 from radixlab.events import AllBlocksCleared, BlockRemoved, BlockStored, CacheEvent, page_hashes
 from radixlab.manager import CacheManager
@@ -357,6 +358,11 @@ class ManagerMachine(RuleBasedStateMachine):
     def give(self, request: Request, life: Life, num_tokens: int) -> bool:
         """Slots for so many positions; whether there were enough."""
         free, evictable = len(self.reference.free_slots), self.reference.evictable_size
+        assert request.handle is not None
+        if not request.handle.locked:
+            with pytest.raises(WrongState):
+                self.manager.allocate(request, num_tokens)
+            return False
         try:
             expected = self.reference.allocate(life, num_tokens)
         except Refused:
