@@ -58,7 +58,7 @@ def encode(token_ids: Any) -> bytes:
     except TypeError:
         allowed = f"a sequence of token ids, not one {type(token_ids).__name__}"
         raise InvalidArgument("token_ids", token_ids, allowed) from None
-    if bool in map(type, ids):  # a mask, not token ids
+    if "bool" in [kind.__name__ for kind in set(map(type, ids))]:  # a mask, Python's or numpy's
         raise _first_invalid(ids)
     try:
         key = array("i", ids).tobytes()
@@ -88,7 +88,7 @@ def brief(numbers: Sequence[int], prefix: str = "", most: int = 8) -> str:
 def _first_invalid(ids: list[Any]) -> InvalidTokenId:
     for index, token_id in enumerate(ids):
         try:
-            if isinstance(token_id, bool) or array("i", [token_id])[0] < 0:
+            if type(token_id).__name__ == "bool" or array("i", [token_id])[0] < 0:
                 return InvalidTokenId(token_id, index)
         except (TypeError, OverflowError):
             return InvalidTokenId(token_id, index)

@@ -128,6 +128,7 @@ def test_the_command_prints_tables_and_json_and_draws_charts(tmp_path: Path) -> 
     assert answer.exit_code == 2
 
 
+@pytest.mark.filterwarnings("ignore:Please use the new API:UserWarning")  # torch 2.9, CUDA build
 def test_the_gpu_check_runs_on_a_cpu_too(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--small", "--out", str(tmp_path)]
     assert cuda_check.main(arguments) == 0

@@ -16,7 +16,17 @@ from jupytext.cli import jupytext
 
 from radixlab.classroom import build
 from radixlab.classroom.cases import is_right, make_cases, mistake_outcomes
-from radixlab.classroom.sheet import BEGIN, BadSheet, Role, Sheet, find_sheets, parse_sheet
+from radixlab.classroom.packs import visible_pack
+from radixlab.classroom.release import write_student_files
+from radixlab.classroom.sheet import (
+    BEGIN,
+    TEACHERS,
+    BadSheet,
+    Role,
+    Sheet,
+    find_sheets,
+    parse_sheet,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -48,7 +58,7 @@ def by_role(notebook: Any, role: str, exercise: str = "") -> Any:
 
 def secret_lines(sheet: Sheet) -> set[str]:
     """Whole lines of what is the teacher's, those left out that students are given as well."""
-    teachers = [cell.source for cell in sheet.cells if cell.role in build.TEACHERS]
+    teachers = [cell.source for cell in sheet.cells if cell.role in TEACHERS]
     teachers += [exercise.solution for exercise in sheet.exercises.values()]
     given = [c.source for c in sheet.cells if c.role in (Role.PAGE, Role.GIVEN)]
     given += [exercise.stub for exercise in sheet.exercises.values()]
@@ -88,6 +98,17 @@ def test_the_first_cell_says_that_hidden_cases_exist_and_what_to_hand_in() -> No
     assert first.startswith("# A small sheet\n")
     assert "hidden" in first and "`classroom_sheet.ipynb`" in first
     assert "8 points: 2 for `double`, 3 for `total_of_doubles`, 3 for an answer in words" in first
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_22_no_check_is_an_empty_cell(name: str) -> None:
+    """Cells with nothing but hidden tests looked empty (jupyter/nbgrader#1471): here each exercise
+    has visible cases, and a cell that says which check it runs."""
+    sheet = ours(name)
+    notebook = build.student_notebook(sheet)
+    checks = [c.source for c in notebook.cells if c.metadata["radixlab"]["role"] == "check"]
+    assert checks == [f'check("{exercise}")' for exercise in sheet.exercises]
+    assert all(task["cases"] for task in visible_pack(sheet)["exercises"].values())
 
 
 def test_hints_are_folded_and_numbered_per_exercise() -> None:
@@ -285,9 +306,10 @@ def test_sphinx_reads_the_page_in_place_of_the_source(tmp_path: Path) -> None:
 # --- packs and files -----------------------------------------------------------------------------
 
 
-def test_a_pack_has_the_visible_cases_and_nothing_hidden() -> None:
+def test_22_a_pack_has_the_visible_cases_and_nothing_hidden() -> None:
+    """An `assert` that students can read tells the answer (jupyter/nbgrader#869)."""
     sheet = small()
-    pack = build.visible_pack(sheet)
+    pack = visible_pack(sheet)
     assert pack["order"] == ["double", "total_of_doubles"]
     task = pack["exercises"]["double"]
     assert [case["args"] for case in task["cases"]] == [[2], [-3]]
@@ -297,7 +319,14 @@ def test_a_pack_has_the_visible_cases_and_nothing_hidden() -> None:
     text = json.dumps(pack)
     assert all(exercise.solution not in text for exercise in sheet.exercises.values())
     assert "total = 2 * sum(numbers)" not in text and "rng" not in text
-    assert list(build.visible_pack(sheet, only="double")["exercises"]) == ["double"]
+    assert list(visible_pack(sheet, only="double")["exercises"]) == ["double"]
+
+
+def test_visible_cases_may_be_written_as_they_stand_in_the_pack() -> None:
+    """A line of numbers is no secret only because the pack's JSON looks like it."""
+    text = SHEET.replace("[[5]]", "[[\n1001, 1002, 1003, 1004,\n1005]]")
+    cases = visible_pack(small(text))["exercises"]["total_of_doubles"]["cases"]
+    assert cases[-1]["args"] == [[1001, 1002, 1003, 1004, 1005]]
 
 
 def test_the_mistakes_of_a_pack_are_those_that_the_grader_knows() -> None:
@@ -309,24 +338,24 @@ def test_the_mistakes_of_a_pack_are_those_that_the_grader_knows() -> None:
         for message, outcomes in mistake_outcomes(sheet, exercise, cases)
         if not all(map(is_right, outcomes, cases))
     ]
-    assert build.visible_pack(sheet)["exercises"]["double"]["mistakes"] == wanted
+    assert visible_pack(sheet)["exercises"]["double"]["mistakes"] == wanted
     assert [mistake["outcomes"][0]["status"] for mistake in wanted] == ["ok", "error"]
 
 
 def test_files_are_written_and_a_notebook_with_answers_in_it_is_kept(tmp_path: Path) -> None:
     sheet = small()
     names = ["classroom_sheet.check.json", "classroom_sheet.ipynb"]
-    assert [p.name for p in build.write_student_files(sheet, tmp_path / "new")] == names
+    assert [p.name for p in write_student_files(sheet, tmp_path / "new")] == names
     notebook = tmp_path / "new/classroom_sheet.ipynb"
     assert not build.written_in(notebook)
-    assert [p.name for p in build.write_student_files(sheet, tmp_path / "new")] == names
+    assert [p.name for p in write_student_files(sheet, tmp_path / "new")] == names
 
     answered = nbformat.read(notebook, as_version=4)
     by_role(answered, "answer").source = "def double(x):\n    return x + x"
     nbformat.write(answered, notebook)
     kept = notebook.read_bytes()
     assert build.written_in(notebook)
-    written = build.write_student_files(sheet, tmp_path / "new", with_solutions=True)
+    written = write_student_files(sheet, tmp_path / "new", with_solutions=True)
     assert [p.name for p in written] == [names[0], "classroom_sheet.solutions.ipynb"]
     assert notebook.read_bytes() == kept
 

@@ -24,10 +24,11 @@ import pytest
 pytest.importorskip("jupytext", reason="needs radixlab[classroom]")
 
 from radixlab.classroom.build import student_notebook
+from radixlab.classroom.collect import find_submissions
 from radixlab.classroom.grade import AnswerKey
 from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.sheet import Sheet, load_sheet
-from radixlab.classroom.submission import MOST_BYTES, find_submissions
+from radixlab.classroom.submission import MOST_BYTES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox runs on Linux")
 
@@ -129,7 +130,7 @@ def sheet() -> Sheet:
 
 
 def test_all_that_is_there_is_expected():
-    there = dict(find_submissions(GALLERY, SHEET))
+    there = {each.student: each.path for each in find_submissions(GALLERY, SHEET)}
     assert sorted(there) == sorted(EXPECTED) and len(there) >= 28
     assert all(path.read_text().startswith("# ") for path in GALLERY.glob("*.py"))
 

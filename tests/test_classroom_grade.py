@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("jupytext", reason="needs radixlab[classroom]")
 
 from radixlab.classroom import grade
+from radixlab.classroom.collect import find_submissions, ignored_files, safe_name
 from radixlab.classroom.grade import AnswerKey, grade_all, grade_cells, grade_submission
 from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.sandbox import SandboxUnavailable
@@ -20,9 +21,7 @@ from radixlab.classroom.submission import (
     MOST_BYTES,
     MOST_WORDS,
     Submission,
-    find_submissions,
     read_submission,
-    safe_name,
 )
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox runs on Linux")
@@ -177,6 +176,20 @@ def test_all_right_earns_all_points(key, tmp_path):
 
 
 @linux
+def test_22_a_deleted_check_cell_changes_no_grade(key, tmp_path):
+    """It meant "needs manual grading" for ever (jupyter/nbgrader#1682): a check is the student's
+    own affair, and what is graded is the answer."""
+    answers = [cell(RIGHT, "answer", "digits"), cell(COUNTER, "answer", "Counter")]
+    checks = [cell(f'check("{name}")', "check", name) for name in ("digits", "Counter")]
+    whole, without = tmp_path / "whole.ipynb", tmp_path / "without.ipynb"
+    whole.write_text(notebook(answers[0], checks[0], answers[1], checks[1]))
+    without.write_text(notebook(*answers))
+    first, second = (grade_submission(key, "anna", path) for path in (whole, without))
+    assert points(first) == points(second) == [[2, 3], [1, 1]]
+    assert not first.problem and not second.problem and first.written == second.written
+
+
+@linux
 def test_a_group_counts_as_a_whole_and_a_known_mistake_is_named(key):
     (digits, _), failed = grade_cells(key, ["def digits(n): return len(str(n))"])
     few, many = digits.groups
@@ -269,8 +282,8 @@ def test_a_script_has_one_cell_or_more(tmp_path):
     path = tmp_path / "a.py"
     path.write_text("a = 1\n# %% [markdown]\n# text\n# %%\nb = 2\n#%% name\nc = 3\n")
     submission = read_submission(path)
-    assert [cell.strip() for cell in submission.cells] == ["a = 1", "b = 2", "c = 3"]
-    assert submission.numbers == (1, 2, 3)
+    found = [(cell.number, cell.source.strip()) for cell in submission.cells]
+    assert found == [(1, "a = 1"), (2, "b = 2"), (3, "c = 3")]
 
 
 def test_words_are_cut_and_cleaned(tmp_path):
@@ -334,7 +347,9 @@ def test_odd_metadata_stops_nothing(odd, tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text(notebook(odd, cell(RIGHT)))
     submission = read_submission(path)
-    assert submission.cells[-1] == RIGHT and not submission.problem and not submission.written
+    assert (
+        submission.cells[-1].source == RIGHT and not submission.problem and not submission.written
+    )
 
 
 def test_only_plain_files_are_read(tmp_path):
@@ -387,19 +402,28 @@ def test_students_are_found_by_file_or_folder(tmp_path):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
     (folder / "gus").symlink_to(elsewhere)
-    found = {s: str(p.relative_to(folder)) for s, p in find_submissions(folder, "02-split")}
+    there = find_submissions(folder, "02-split")
+    found = {each.student: str(each.path.relative_to(folder)) for each in there}
     assert found == {
-        "Jane Doe_12345_assignsubmission_file": "Jane Doe_12345_assignsubmission_file/x.ipynb",
-        "Jim Roe_7_assignsubmission_file": "Jim Roe_7_assignsubmission_file_x.ipynb",
+        "Jane Doe_12345": "Jane Doe_12345_assignsubmission_file/x.ipynb",
+        "Jim Roe_7": "Jim Roe_7_assignsubmission_file_x.ipynb",
         "anna": "anna.ipynb",
         "bob": "bob.ipynb",
         "carl": "carl/02-split.ipynb",
-        "doejane_12345_100_02-split": "doejane_12345_100_02-split.ipynb",
+        "doejane_12345": "doejane_12345_100_02-split.ipynb",
         "dora": "dora/any.py",
         "emil": "emil",
         "fritz": "fritz",
         "gus": "gus",
-        "roejim_LATE_7_8_02-split-1": "roejim_LATE_7_8_02-split-1.py",
+        "roejim_7": "roejim_LATE_7_8_02-split-1.py",
+    }
+    assert ignored_files(folder) == [
+        "Jane Doe_12345_assignsubmission_onlinetext",
+        "grades.csv",
+    ]
+    assert {each.student: each.problem for each in there if each.problem} == {
+        "emil": "Which file counts? None of a.ipynb, b.ipynb is called 02-split.ipynb.",
+        "fritz": "There is no notebook in the folder, only read.me: hand in 02-split.ipynb.",
     }
     assert read_submission(folder / "gus").problem.startswith("The file is a link")
 

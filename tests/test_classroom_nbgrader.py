@@ -32,7 +32,7 @@ from radixlab.classroom.nbgrader import (
     write_course,
 )
 from radixlab.classroom.sheet import parse_sheet
-from radixlab.classroom.submission import Submission
+from radixlab.classroom.submission import CodeCell, Submission
 
 SHEET = """\
 ---
@@ -574,8 +574,8 @@ def test_the_release_is_filled_with_sources_alone():
     release = nbgrader_notebook(parse_sheet(SHEET, NAME))
     before = json.loads(json.dumps(release))
     long = "x = 1\n" * 10_000
-    submission = Submission(("own = 1", ADD_ALL, long), (1, 4, 9), {"why": "*so*", "odd": "no"})
-    filled = fill(release, submission, {1: "nothing", 4: "add_all", 9: "None"})
+    cells = (CodeCell(1, "own = 1", "nothing"), CodeCell(4, ADD_ALL, "add_all"), CodeCell(9, long))
+    filled = fill(release, Submission(cells, {"why": "*so*", "odd": "no"}))
     own = [c for c in filled.cells if c.id.startswith("own-")]
     assert [c.id for c in own] == ["own-1", "own-9"]
     assert own[1].source.endswith(CUT) and len(own[1].source) < 21_000

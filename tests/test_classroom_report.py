@@ -21,13 +21,12 @@ from radixlab.classroom.exports import (
     write_canvas,
     write_moodle,
 )
-from radixlab.classroom.gradebook import Gradebook, read_results
+from radixlab.classroom.gradebook import Gradebook, read_marks, read_results, update_marks
 from radixlab.classroom.report import advice, feedback_page, show, statistics_page, write_reports
 from radixlab.classroom.results import ExerciseResult, GroupResult, Shown, SubmissionResult
 from radixlab.classroom.sheet import Sheet, parse_sheet
 from radixlab.classroom.spreadsheet import BadTable, harmless, plain, read_csv, write_csv
 from radixlab.classroom.summary import Summary
-from radixlab.classroom.written import read_marks, update_marks
 
 SHEET = """---
 radixlab:
@@ -392,8 +391,8 @@ def test_feedback_explains_how_a_case_failed(
     assert f"1 case: {sentence}" in feedback_page(read(sheet, tmp_path, ana), "ana")
 
 
-def test_feedback_never_shows_a_hidden_case(sheet: Sheet, tmp_path: Path) -> None:
-    """Even if a result held one."""
+def test_22_feedback_never_shows_a_hidden_case(sheet: Sheet, tmp_path: Path) -> None:
+    """Even if a result held one (jupyter/nbgrader#917)."""
     ana = result("ana", "example", "random")
     (exercise,) = ana.exercises
     leaky = Shown(f"double({SECRET})", SECRET, SECRET, SECRET)

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,7 +9,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 # Only now: without torch and transformers this file is skipped, not broken.
-from radixlab import packing, weights  # noqa: E402
+from radixlab import packing  # noqa: E402
 from radixlab.errors import InvalidArgument, LengthMismatch  # noqa: E402
 from radixlab.gpt2 import (  # noqa: E402
     GPT2,
@@ -46,23 +45,7 @@ DEEP = GPT2Config(layers=12, heads=4, width=96, context=1000, vocab=509, inner=3
 SMALL = GPT2Config(layers=2, heads=2, width=32, context=64, vocab=50, inner=128)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def tiny() -> GPT2:
-    return load_gpt2(device="cpu")
-
-
-@pytest.fixture(scope="module")
-def hf_tiny() -> "transformers.GPT2LMHeadModel":
-    folder = weights.EMBEDDED
-    return transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def new_model(name: str, dtype: torch.dtype = torch.float32) -> GPT2:

@@ -1,39 +1,19 @@
 """The model runner: requests over a cache manager in, next tokens out."""
 
-from collections.abc import Iterator
-
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 # Only now: without torch and transformers this file is skipped, not broken.
-from radixlab import weights  # noqa: E402
 from radixlab.errors import InvalidArgument  # noqa: E402
-from radixlab.gpt2 import GPT2, GPT2Runner, load_gpt2  # noqa: E402
+from radixlab.gpt2 import GPT2, GPT2Runner  # noqa: E402
 from radixlab.kv import KVPool  # noqa: E402
 from radixlab.manager import CacheManager  # noqa: E402
 from radixlab.request import Request  # noqa: E402
 from radixlab.scheduler import Chunk  # noqa: E402
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def tiny() -> GPT2:
-    return load_gpt2(device="cpu")
-
-
-@pytest.fixture(scope="module")
-def hf_tiny() -> "transformers.GPT2LMHeadModel":
-    folder = weights.EMBEDDED
-    return transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def serve(runner: GPT2Runner, manager: CacheManager, prompts, new_tokens: int, chunk: int = 10**6):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 # Only now: without torch and transformers this file is skipped, not broken.
 from radixlab.engine import Engine  # noqa: E402
 from radixlab.errors import InvalidArgument  # noqa: E402
-from radixlab.gpt2 import GPT2, GPT2Config, GPT2Runner, Span, load_gpt2  # noqa: E402
+from radixlab.gpt2 import GPT2, GPT2Config, GPT2Runner, Span  # noqa: E402
 from radixlab.hf import HFGPT2, PrefixCopies, hf_model  # noqa: E402
 from radixlab.kv import KVPool  # noqa: E402
 from radixlab.manager import CacheManager  # noqa: E402
@@ -22,17 +21,7 @@ from radixlab.request import Request  # noqa: E402
 SMALL = GPT2Config(layers=2, heads=2, width=32, context=64, vocab=50, inner=96)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def tiny() -> GPT2:
-    return load_gpt2(device="cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

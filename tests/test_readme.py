@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 
 import pytest
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+HERE = Path(__file__).resolve().parent
+README = (HERE.parent / "README.md").read_text(encoding="utf-8")
 ROOMS = ("cache", "manager", "pool", "scheduler", "tree")
 STEPS = re.findall(r"^\| ([1-7] \w+) \|.*\| (.+) \|$", README, re.MULTILINE)
 
@@ -76,3 +79,10 @@ def test_every_room_of_the_table_exists_and_none_is_missing() -> None:
     rooms = {p.stem for p in folder.glob("*.py") if not p.stem.startswith("_")}
     rooms |= {p.parent.name for p in folder.glob("*/__init__.py")}
     assert named == rooms
+
+
+def test_the_tables_of_figures_are_those_of_the_committed_runs() -> None:
+    checked = subprocess.run(
+        [sys.executable, "tests/figures.py", "write", "--check"], cwd=HERE.parent, check=False
+    )
+    assert checked.returncode == 0, "run `python tests/figures.py write`"

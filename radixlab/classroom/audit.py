@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from radixlab.classroom.build import book_page, student_notebook
-from radixlab.classroom.cases import Case, is_right, make_cases, run_trusted, same
-from radixlab.classroom.sandbox import Call, Outcome, SandboxUnavailable, run_calls
-from radixlab.classroom.sheet import BEGIN, END, BadSheet, Exercise, Sheet, Wrong, keep_solution
+from radixlab.classroom.cases import Case, is_right, make_cases, run_trusted
+from radixlab.classroom.outcome import Outcome, alike, same
+from radixlab.classroom.sandbox import Call, SandboxUnavailable, run_calls
+from radixlab.classroom.sheet import SOLUTION, BadSheet, Exercise, Sheet, Wrong, keep_solution
 
 CONSTANT_ANSWERS = {
     "returns None": "return None",
@@ -71,7 +72,7 @@ def _text(exercise: Exercise) -> Iterator[str]:
 
 def _told_in(hint: str, exercise: Exercise) -> str | None:
     """The first line of the solution that a hint has, spaces and backticks not counted."""
-    blocks = re.findall(rf"{BEGIN}\n(.*?)\n[ \t]*{END}", exercise.answer, re.DOTALL)
+    blocks = [block["code"] for block in SOLUTION.finditer(exercise.answer)]
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     told = _squeeze(hint)
     return next((x for x in lines if len(_squeeze(x)) >= SHORT and _squeeze(x) in told), None)
@@ -181,8 +182,11 @@ def _few(cases: list[Case]) -> list[Case]:
 
 def _with_body(exercise: Exercise, body: str) -> str:
     """The answer with this statement in place of each solution within a function."""
-    block = re.compile(rf"^([ \t]+){BEGIN}\n.*?^[ \t]*{END}", re.DOTALL | re.MULTILINE)
-    return keep_solution(block.sub(rf"\1{body}", exercise.answer))
+
+    def replace(block: re.Match[str]) -> str:
+        return block["indent"] + body if block["indent"] else block[0]
+
+    return keep_solution(SOLUTION.sub(replace, exercise.answer))
 
 
 def _earned(cases: list[Case], run: list[Outcome]) -> list[str]:
@@ -210,15 +214,9 @@ def _mistakes(cases: list[Case], mistakes: list[tuple[Wrong, list[Outcome]]]) ->
         if not any(outcome.status == "ok" for outcome in run):
             yield f"the mistake {name} only fails, as much else does; let it give a wrong value."
     for (one, run), (other, other_run) in combinations(mistakes, 2):
-        if all(map(_alike, run, other_run)):
+        if all(map(alike, run, other_run)):
             names = f"{_brief(one.message)} and {_brief(other.message)}"
             yield f"the mistakes {names} look the same; add a case that tells them apart."
-
-
-def _alike(one: Outcome, other: Outcome) -> bool:
-    if (one.status, one.error) != (other.status, other.error):
-        return False
-    return one.status != "ok" or same(one.value, other.value)
 
 
 def _brief(message: str) -> str:

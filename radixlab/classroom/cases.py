@@ -7,20 +7,14 @@ reference solution and never enter the sandbox.
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from radixlab.classroom.sandbox import Call, Outcome, run_calls
+from radixlab.classroom.outcome import Json, Mistakes, Outcome, same
+from radixlab.classroom.sandbox import Call, run_calls
 from radixlab.classroom.sheet import BadSheet, Exercise, Sheet
-
-Json = Any
-"""What JSON can say: None, bool, int, float, str, lists, dicts with str keys."""
-
-TOLERANCE = 1e-5
-"""Floats agree within this part of the larger one, or this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,54 +65,12 @@ def run_trusted(
     return run_calls(sheet, [*others, source], calls, unsafe=True).outcomes
 
 
-def same(got: Json, expected: Json) -> bool:
-    """Whether a result is right: equal in type and value, floats within `TOLERANCE`.
-
-    True is not 1 and 1 is not 1.0; lists are compared in order, dictionaries are not. NaN is never
-    right.
-    """
-    if type(got) is not type(expected):
-        return False
-    if isinstance(expected, float):
-        return math.isclose(got, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    if isinstance(expected, list):
-        return len(got) == len(expected) and all(map(same, got, expected))
-    if isinstance(expected, dict):
-        return got.keys() == expected.keys() and all(same(got[k], expected[k]) for k in expected)
-    return bool(got == expected)
-
-
 def is_right(outcome: Outcome, case: Case) -> bool:
     """Whether the call gave the case's expected value."""
     return outcome.status == "ok" and same(outcome.value, case.expected)
-
-
-def name_mistake(
-    sheet: Sheet, exercise: Exercise, cases: Sequence[Case], outcomes: Sequence[Outcome]
-) -> str | None:
-    """The sentence of the known mistake that gives the student's results in every case.
-
-    None if no mistake does. Each mistake is run with the same cases (in the trusted process).
-    """
-    return match_mistake(mistake_outcomes(sheet, exercise, cases), outcomes)
-
-
-Mistakes = Sequence[tuple[str, Sequence[Outcome]]]
-"""What known mistakes give in all cases of an exercise, each with its sentence."""
 
 
 def mistake_outcomes(sheet: Sheet, exercise: Exercise, cases: Sequence[Case]) -> Mistakes:
     """Run the known mistakes of an exercise; whoever grades many submissions keeps the result."""
     args = [case.args for case in cases]
     return [(w.message, run_trusted(sheet, exercise, w.source, args)) for w in exercise.wrong]
-
-
-def match_mistake(mistakes: Mistakes, outcomes: Sequence[Outcome]) -> str | None:
-    """The sentence of the mistake that gives these outcomes, None if no mistake does."""
-    return next((told for told, theirs in mistakes if all(map(_alike, outcomes, theirs))), None)
-
-
-def _alike(got: Outcome, known: Outcome) -> bool:
-    if got.status != "ok" or known.status != "ok":
-        return (got.status, got.error) == (known.status, known.error)
-    return same(got.value, known.value)

@@ -10,14 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
-from radixlab.classroom.cases import same
+from radixlab.classroom.outcome import Json, same
 from radixlab.classroom.picture import TreeDiff, drawn, is_tree, read_json, tree_diff, write
 from radixlab.viz.theme import style_sheet
 from radixlab.viz.words import escape
-
-Json = Any
 
 MOST_TREES, MOST_DIFFERENCES, LONGEST = 2, 6, 400
 """Pairs of pictures, sentences on differences, and characters of a value, in one case."""
@@ -64,7 +61,8 @@ class CheckResult:
 
     `stop` says why nothing was run, "" if all was; `mistakes` are what known mistakes that give
     just these results are told; `sheet` tells of each exercise whether its last check passed, None
-    if it has not been checked since the kernel began.
+    if it has not been checked since the kernel began. `warning` says what will fail when the code
+    is graded, though it may be right here.
     """
 
     exercise: str
@@ -73,6 +71,7 @@ class CheckResult:
     stop: str = ""
     mistakes: tuple[str, ...] = ()
     sheet: dict[str, bool | None] = field(default_factory=dict)
+    warning: str = ""
 
     @property
     def passed(self) -> bool:
@@ -270,6 +269,7 @@ def as_text(result: CheckResult) -> str:
     """For a terminal."""
     sign, words = result.verdict
     lines = [f"{sign} {words}"]
+    lines += [f"Careful: {result.warning}"] if result.warning else []
     for case in result.cases:
         if not case.right:
             lines += ["", f"✗ {case.name}: {summary_of(case)}", *map(_part_text, parts_of(case))]
@@ -306,7 +306,8 @@ def as_html(result: CheckResult) -> str:
     kind = "rl-open" if result.stop else "rl-passed" if result else "rl-failed"
     signed = f'<b aria-hidden="true">{sign}</b>{escape(words)}'
     body = [f'<p class="rl-verdict {kind}">{signed}</p>']
-    body += [_message(message) for message in result.mistakes]
+    body += [_message("Careful:", result.warning)] if result.warning else []
+    body += [_message("What may be wrong:", message) for message in result.mistakes]
     failing = [case for case in result.cases if not case.right]
     body += [_case_html(case, is_open=i == 0) for i, case in enumerate(failing)]
     body += [_sheet_html(result), f'<p class="rl-sheet">{VISIBLE_ONLY}</p>']
@@ -315,8 +316,8 @@ def as_html(result: CheckResult) -> str:
     return f'<div class="radixlab rl-check" role="group" aria-label="{label}">{inside}</div>'
 
 
-def _message(message: str) -> str:
-    return f'<p class="rl-message"><b>What may be wrong:</b> {_prose(message)}</p>'
+def _message(head: str, message: str) -> str:
+    return f'<p class="rl-message"><b>{head}</b> {_prose(message)}</p>'
 
 
 def _prose(text: str) -> str:

@@ -17,26 +17,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from radixlab.classroom.cases import same
 from radixlab.classroom.checkresult import CaseResult, CheckResult
-from radixlab.classroom.runner import call_in_child
-from radixlab.classroom.sandbox import Outcome
+from radixlab.classroom.imports import missing_imports, what_is_there
+from radixlab.classroom.outcome import WAYS, Outcome, call_in_child, mistakes_made
 from radixlab.errors import InvalidArgument, RadixLabError
 
-PACKS = "*.check.json"
-"""Beside a notebook lie the visible cases of its sheet, in a file of such a name."""
+PACK = ".check.json"
+"""Beside NAME.ipynb lie the visible cases of its sheet, in NAME.check.json."""
 
 MOST_TIMEOUTS = 2
 """After so many cases without an end the others are not tried."""
-
-WAYS = {
-    "timeout": "It did not end within {seconds:g} s of computing. Is there a loop without end?",
-    "memory": "It wanted more than {memory} MiB of memory.",
-    "ended": "It ended Python itself, by an exit or a crash.",
-    "too big": "It gave back far too much.",
-    "not json": "It gave back something other than numbers, texts, lists and dictionaries.",
-}
-"""What is said if no value came, by the status of the call."""
 
 Pack = dict[str, Any]
 
@@ -88,15 +78,15 @@ def find_pack(exercise: str) -> Pack:
 def _packs_here() -> Iterator[Pack]:
     """The packs in the working directory, the one of this very notebook first."""
     stem = Path(os.environ.get("JPY_SESSION_NAME", "")).stem
-    paths = sorted(Path.cwd().glob(PACKS), key=lambda p: (p.name != f"{stem}.check.json", p.name))
-    for path in paths:
+    paths = Path.cwd().glob(f"*{PACK}")
+    for path in sorted(paths, key=lambda path: (path.name != stem + PACK, path.name)):
         yield json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
 def _pack_of_ours(exercise: str) -> Pack | None:
     """Made from the sheet that comes with radixlab; takes a second, once for each exercise."""
-    from radixlab.classroom.build import visible_pack
+    from radixlab.classroom.packs import visible_pack
     from radixlab.classroom.sheet import Sheet, find_sheets
 
     for path in find_sheets():
@@ -123,7 +113,19 @@ def _run(pack: Pack, exercise: str, namespace: dict[str, Any]) -> CheckResult:
     seen = _passed.setdefault(pack["sheet"], {})
     seen[exercise] = None if stop else all(case.right for case in cases)
     sheet = {name: seen.get(name) for name in pack["order"]}
-    return CheckResult(exercise, pack["title"], tuple(cases), stop, mistakes, sheet)
+    warning = _warning(pack, task, namespace)
+    return CheckResult(exercise, pack["title"], tuple(cases), stop, mistakes, sheet, warning)
+
+
+def _warning(pack: Pack, task: dict[str, Any], namespace: dict[str, Any]) -> str:
+    """What the code uses that is not there when it is graded."""
+    preload = pack.get("preload", ())
+    if not (missing := missing_imports(namespace, task["names"], preload)):
+        return ""
+    return (
+        f"Your code uses {', '.join(f'`{name}`' for name in missing)}. When it is graded, "
+        f"it can import {what_is_there(preload)}."
+    )
 
 
 def _missing(task: dict[str, Any], namespace: dict[str, Any]) -> str:
@@ -142,7 +144,7 @@ def _call_all(
     for number, case in enumerate(task["cases"], 1):
         if timeouts == MOST_TIMEOUTS:
             return
-        answer = _call(pack, task, case["args"], namespace)
+        answer, printed = _call(pack, task, case["args"], namespace)
         outcome, problem, where = _read(answer, pack)
         timeouts += outcome.status == "timeout"
         yield (
@@ -157,14 +159,14 @@ def _call_all(
                 got=outcome.value,
                 problem=problem,
                 where=where,
-                printed=answer.get("printed", ""),
+                printed=printed,
             ),
         )
 
 
 def _call(
     pack: Pack, task: dict[str, Any], args: list[Any], namespace: dict[str, Any]
-) -> dict[str, Any]:
+) -> tuple[Outcome, str]:
     """One call, in a child: the driver sees the student's names, and what it adds stays there."""
 
     def work() -> dict[str, Any]:
@@ -193,16 +195,14 @@ def _tell(error: Exception, namespace: dict[str, Any]) -> dict[str, Any]:
     return {"error": builtin, "words": words, "where": where}
 
 
-def _read(answer: dict[str, Any], pack: Pack) -> tuple[Outcome, str, tuple[str, ...]]:
+def _read(answer: Outcome, pack: Pack) -> tuple[Outcome, str, tuple[str, ...]]:
     """What came of a call: for comparing, as a sentence ("" if a value came), and where."""
-    status = answer["status"]
-    if status != "ok":
-        words = WAYS.get(status, "It failed: {error}.")
-        error = answer.get("error", "")
-        return Outcome(status, None, error), words.format(**pack, error=error), ()
-    if "value" in answer["value"]:
-        return Outcome("ok", answer["value"]["value"]), "", ()
-    raised = answer["value"]["raised"]
+    if answer.status != "ok":
+        words = WAYS.get(answer.status, f"failed: {answer.error}").format(**pack)
+        return answer, f"It {words}.", ()
+    if "value" in answer.value:
+        return Outcome("ok", answer.value["value"]), "", ()
+    raised = answer.value["raised"]
     words = f"It raised {raised['words']}"
     if not raised["where"]:
         words += " (when the check looked at what your code had left behind)"
@@ -211,15 +211,5 @@ def _read(answer: dict[str, Any], pack: Pack) -> tuple[Outcome, str, tuple[str, 
 
 def _mistakes(task: dict[str, Any], outcomes: list[Outcome]) -> tuple[str, ...]:
     """What is told to those who make the known mistakes that give just these results."""
-    return tuple(
-        mistake["message"]
-        for mistake in task["mistakes"]
-        if len(outcomes) == len(mistake["outcomes"])
-        and all(map(_gave, outcomes, mistake["outcomes"]))
-    )
-
-
-def _gave(outcome: Outcome, known: dict[str, Any]) -> bool:
-    if "ok" in (outcome.status, known["status"]):
-        return outcome.status == known["status"] and same(outcome.value, known["value"])
-    return (outcome.status, outcome.error) == (known["status"], known["error"])
+    known = [(m["message"], [Outcome(**each) for each in m["outcomes"]]) for m in task["mistakes"]]
+    return tuple(mistakes_made(known, outcomes))

@@ -31,6 +31,9 @@ app = typer.Typer(
     no_args_is_help=True, help="Exercise sheets: build, hand out, grade in a sandbox, feed back."
 )
 
+SHORT_SEED = 8
+"""A seed with fewer characters can be guessed."""
+
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 Name = Annotated[str, typer.Argument(help="A sheet: 02-split, 02, or the path of its source.")]
@@ -44,6 +47,16 @@ class NoSeed(RadixLabError):
     def __init__(self, where: str) -> None:
         make = 'python -c "import secrets; print(secrets.token_hex(16))"'
         super().__init__(f"there is no secret seed {where}; this makes one: {make}")
+
+
+class Unfinished(RadixLabError):
+    """Grades would leave the house before they are complete."""
+
+    def __init__(self, answers: int) -> None:
+        waiting = "1 answer waits" if answers == 1 else f"{answers} answers wait"
+        super().__init__(
+            f"{waiting} for points: fill in written.csv, or leave these people out (--partial)"
+        )
 
 
 class System(StrEnum):
@@ -66,9 +79,7 @@ def show_list() -> None:
 
 @app.command()
 def build(
-    sheets: Annotated[
-        list[str] | None, typer.Argument(help="Sheets; all if none is named.")
-    ] = None,
+    sheets: Names = None,
     out: Annotated[Path, typer.Option(help="Where to.")] = Path("build/exercises"),
     with_solutions: Annotated[
         bool, typer.Option("--with-solutions", help="The teacher's notebooks too.")
@@ -80,7 +91,8 @@ def build(
 ) -> None:
     """Make notebooks to work in, with their visible checks beside them."""
     with _refusals() as console:
-        from radixlab.classroom.build import write_student_files, written_in
+        from radixlab.classroom.build import written_in
+        from radixlab.classroom.release import write_student_files
 
         for sheet in _load(sheets):
             notebook = out / f"{sheet.name}.ipynb"
@@ -98,12 +110,15 @@ def release(
     sheets: Annotated[list[str], typer.Argument(help="The sheets to hand out.")],
     out: Annotated[Path, typer.Option(help="Where to: a folder without these sheets.")],
     as_zip: Annotated[bool, typer.Option("--zip", help="OUT.zip too, to upload.")] = False,
+    install: Annotated[
+        str | None, typer.Option(help="What README.txt tells students to type, to install.")
+    ] = None,
 ) -> None:
     """Make what students get; refuse if anything of a solution would leave the house."""
     with _refusals() as console:
         from radixlab.classroom.release import write_release, zip_release
 
-        paths = write_release(_load(sheets), out)
+        paths = write_release(_load(sheets), out, install)
         if as_zip:
             paths.append(zip_release(paths, out.with_name(f"{out.name}.zip")))
         _print_paths(console, paths)
@@ -131,18 +146,23 @@ def grade(
 ) -> None:
     """Grade all submissions of a sheet. Stopped halfway, it goes on where it was."""
     with _refusals() as console:
-        from radixlab.classroom.gradebook import Gradebook
-        from radixlab.classroom.written import read_marks
+        from radixlab.classroom.gradebook import Gradebook, read_marks
+        from radixlab.classroom.results import refuse_other_sheets
 
         read, seed = _load_one(sheet), _seed(seed_file)
+        _refuse_no_folder("submissions", submissions)
+        refuse_other_sheets(read.name, out)
         read_marks(out / "written.csv", read)  # better to complain now than in ten minutes
         if again:
             for result in (out / "results").glob("*.json"):
                 result.unlink()
+        if len(seed) < SHORT_SEED:
+            _say(console, f"the seed has {len(seed)} characters: easy to guess", "yellow")
         if unsafe:
             _say(console, "--unsafe: whatever students wrote runs with your rights", "yellow")
         graded = _grade(read, submissions, out, seed, workers=workers, unsafe=unsafe)
         _report(console, Gradebook.read(read, out), out, graded)
+        _print_ignored(console, submissions, read)
 
 
 @app.command()
@@ -168,6 +188,9 @@ def export(
         str | None,
         typer.Option(help="Canvas's column, if not as in the roster."),
     ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Leave out whose answers wait for points.")
+    ] = False,
 ) -> None:
     """Write grades in the forms that Canvas and Moodle import."""
     with _refusals() as console:
@@ -179,6 +202,9 @@ def export(
         matching = exports.match(book.results, exports.read_roster(roster))
         if not matching.people:
             raise BadTable(roster, f"nobody in it fits any of {len(book.results)} submissions")
+        waiting = exports.hold_back(book, matching)
+        if waiting and not partial:
+            raise Unfinished(sum(len(book.ungraded(who)) for who in waiting.values()))
         if system != System.MOODLE:
             name = assignment or exports.assignment_name(book, roster)
             exports.write_canvas(book, matching, out / "canvas.csv", name)
@@ -186,14 +212,14 @@ def export(
         if system != System.CANVAS:
             exports.write_moodle(book, matching, out / "moodle.csv")
             _print_paths(console, [out / "moodle.csv"])
-        _show_matching(console, book, matching)
+        for student in waiting.values():
+            _say(console, f"not exported: {student}: has answers without points", "yellow")
+        _show_matching(console, matching)
 
 
 @app.command()
 def audit(
-    sheets: Annotated[
-        list[str] | None, typer.Argument(help="Sheets; all if none is named.")
-    ] = None,
+    sheets: Names = None,
 ) -> None:
     """Check sheets: solutions pass, constants earn nothing, hints don't tell, nothing leaks."""
     with _refusals() as console:
@@ -212,9 +238,7 @@ def audit(
 @app.command()
 def nbgrader(
     course: Annotated[Path, typer.Argument(help="The course's folder, new or nbgrader's.")],
-    sheets: Annotated[
-        list[str] | None, typer.Argument(help="Sheets; all if none is named.")
-    ] = None,
+    sheets: Names = None,
 ) -> None:
     """Make a course of nbgrader that grades in our sandbox."""
     with _refusals() as console:
@@ -239,6 +263,8 @@ def _load_one(name: str) -> Sheet:
 
 def _seed(file: Path | None) -> str:
     """The teacher's secret, from which hidden cases are drawn."""
+    if file is not None and not file.is_file():
+        raise NoSeed(f"in {file}: there is no such file")
     seed = os.environ.get(SEED, "") if file is None else file.read_text(encoding="utf-8")
     if not seed.strip():
         raise NoSeed(f"in ${SEED} or in a --seed-file" if file is None else f"in {file}")
@@ -256,6 +282,9 @@ def _refusals() -> Iterator[Console]:
             raise
         extra = "pip install 'radixlab[classroom]'"
         _say(errors, f"radixlab classroom needs {error.name}: {extra}", "red")
+        raise typer.Exit(1) from None
+    except FileNotFoundError as error:
+        _say(errors, f"FileNotFoundError: there is no {error.filename}", "red")
         raise typer.Exit(1) from None
     except (RadixLabError, OSError, UnicodeDecodeError) as error:
         _say(errors, f"{type(error).__name__}: {error}", "red")
@@ -298,8 +327,22 @@ def _grade(sheet: Sheet, submissions: Path, out: Path, seed: str, **options: Any
 
         results = grade_all(sheet, submissions, out, seed, on_progress=advance, **options)
     if not results:
+        _print_ignored(Console(stderr=True), submissions, sheet)
         raise InvalidArgument("submissions", str(submissions), "a folder with STUDENT.ipynb, ...")
     return {result.student for result in results}
+
+
+def _refuse_no_folder(name: str, folder: Path) -> None:
+    if not folder.is_dir():
+        raise InvalidArgument(name, str(folder), "a folder that is there")
+
+
+def _print_ignored(console: Console, submissions: Path, sheet: Sheet) -> None:
+    """Name what was not graded because it is no notebook."""
+    from radixlab.classroom.collect import ignored_files
+
+    for name in ignored_files(submissions):
+        _say(console, f"not graded: {name} (hand in {sheet.name}.ipynb)", "yellow")
 
 
 def _report(console: Console, book: Gradebook, out: Path, graded: set[str] | None = None) -> None:
@@ -315,8 +358,8 @@ def _report(console: Console, book: Gradebook, out: Path, graded: set[str] | Non
         table.add_row(Text(_printable(student)), *cells, f"{book.total(student):g}")
     console.print(table)
     for student, result in book.results.items():
-        if result.problem:
-            _say(console, f"{student}: {result.problem}", "yellow")
+        for remark in filter(None, (result.problem, result.note)):
+            _say(console, f"{student}: {remark}", "yellow")
     for line in _remarks(book, out, graded):
         _say(console, line)
     _print_paths(console, [out / "grades.csv", out / "statistics.html", out / "feedback"])
@@ -327,16 +370,15 @@ def _remarks(book: Gradebook, out: Path, graded: set[str] | None) -> Iterator[st
     if stale := sorted(set(book.results) - (graded or set(book.results))):
         yield f"In {out}, but not handed in (any more): {', '.join(stale)}"
     if waiting := sum(len(book.ungraded(student)) for student in book.results):
-        yield f"{waiting} answers in words wait for points: read {out / 'written.html'}, fill in"
+        answers = "1 answer in words waits" if waiting == 1 else f"{waiting} answers in words wait"
+        yield f"{answers} for points: read {out / 'written.html'}, fill in"
         yield f"{out / 'written.csv'}, then: radixlab classroom feedback {book.sheet.name} {out}"
     for student, question in book.changed():
         yield f"{student} has changed the answer to {question} since it was graded: look again"
 
 
-def _show_matching(console: Console, book: Gradebook, matching: Matching) -> None:
+def _show_matching(console: Console, matching: Matching) -> None:
     for student, reason in matching.unmatched.items():
         _say(console, f"not exported: {student}: {reason}", "yellow")
-    if waiting := [s for s in matching.people.values() if book.ungraded(s)]:
-        _say(console, f"{len(waiting)} have answers without points, which count 0 here", "yellow")
     _say(console, f"{len(matching.people)} exported; {len(matching.missing)} handed in nothing:")
     _say(console, "; ".join(person.label for person in matching.missing) or "none")

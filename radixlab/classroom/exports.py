@@ -14,8 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from radixlab.classroom.collect import student_key
 from radixlab.classroom.gradebook import Gradebook
 from radixlab.classroom.spreadsheet import BadTable, Cell, read_csv, write_csv
+
+DOWNLOADED = re.compile(r"(?P<name>.+)_(?P<number>\d+)", re.DOTALL)
+"""A student of a download: `doejane_12345` of Canvas, or `Jane Doe_12345` of Moodle."""
 
 COLUMNS = {
     "name": ("student", "name", "full name", "fullname"),
@@ -29,9 +33,6 @@ COLUMNS = {
     "participant": ("identifier",),
 }
 """What is read of a roster, and the names under which Canvas and Moodle export it."""
-
-CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_.*", re.DOTALL)
-MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +120,12 @@ def _candidates(student: str, roster: Sequence[Person]) -> Iterator[Person]:
     known = [person for person in roster if person.is_known_as(student)]
     if known:
         yield from known
-    elif moodle := MOODLE.fullmatch(student):
-        numbered = any(person.participant for person in roster)
-        for person in roster:
-            same_number = _same(moodle["number"], person.participant)
-            if same_number if numbered else person.is_called(moodle["name"]):
-                yield person
-    elif canvas := CANVAS.fullmatch(student):
-        has_ids = any(person.id for person in roster)
-        for person in roster:
-            if _same(canvas["id"], person.id) if has_ids else person.is_called(canvas["name"]):
+    elif whose := DOWNLOADED.fullmatch(student_key(student)):
+        name, number = whose["name"], whose["number"]
+        is_canvas = name == _letters(name)
+        ids = [person.id if is_canvas else person.participant for person in roster]
+        for person, its in zip(roster, ids, strict=True):
+            if _same(number, its) if any(ids) else person.is_called(name):
                 yield person
 
 
@@ -138,6 +135,14 @@ def _letters(name: str) -> str:
 
 def _same(one: str, other: str) -> bool:
     return bool(other) and one.strip().casefold() == other.casefold()
+
+
+def hold_back(book: Gradebook, matching: Matching) -> dict[Person, str]:
+    """Take out those whose answers wait for the teacher, and return them."""
+    waiting = {p: student for p, student in matching.people.items() if book.ungraded(student)}
+    for person in waiting:
+        del matching.people[person]
+    return waiting
 
 
 def write_canvas(book: Gradebook, matching: Matching, path: Path, assignment: str) -> None:

@@ -13,23 +13,25 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import radixlab
-from radixlab.classroom.cases import (
-    Case,
-    Mistakes,
-    is_right,
-    make_cases,
-    match_mistake,
-    mistake_outcomes,
+from radixlab.classroom.cases import Case, is_right, make_cases, mistake_outcomes
+from radixlab.classroom.collect import Found, find_submissions
+from radixlab.classroom.outcome import Mistakes, Outcome, mistakes_made
+from radixlab.classroom.results import (
+    ExerciseResult,
+    GroupResult,
+    Shown,
+    SubmissionResult,
+    refuse_other_sheets,
 )
-from radixlab.classroom.results import ExerciseResult, GroupResult, Shown, SubmissionResult
-from radixlab.classroom.sandbox import Call, Outcome, check_sandbox, run_calls
+from radixlab.classroom.sandbox import Call, check_sandbox, run_calls
 from radixlab.classroom.sheet import Exercise, Role, Sheet
-from radixlab.classroom.submission import Submission, find_submissions, read_submission
+from radixlab.classroom.submission import Submission, read_submission
+from radixlab.classroom.words import find_answers
 from radixlab.errors import RadixLabError
 
 MOST_SHOWN = 5
@@ -83,21 +85,23 @@ def grade_all(
     """Grade all submissions of a folder, `workers` at a time, into OUT/results/STUDENT.json.
 
     What has been graded with the same key before is not graded again. Raises `SandboxUnavailable`
-    (unless `unsafe`), `BadSheet` if the sheet itself fails, and OSError if OUT can't be written.
+    (unless `unsafe`), `BadSheet` if the sheet itself fails, `InvalidArgument` if OUT has results of
+    another sheet, and OSError if it can't be written.
     """
     if not unsafe:
         check_sandbox()
+    refuse_other_sheets(sheet.name, out)
     key = AnswerKey.make(sheet, seed)
     results = out / "results"
     results.mkdir(parents=True, exist_ok=True)
     there = [
-        (student, path)
-        for student, path in find_submissions(folder, sheet.name)
-        if not out.resolve().is_relative_to(path.resolve())
+        found
+        for found in find_submissions(folder, sheet.name)
+        if not out.resolve().is_relative_to(found.path.resolve())
     ]
     done = []
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        jobs = [pool.submit(_grade_anew, key, *one, results, unsafe) for one in there]
+        jobs = [pool.submit(_grade_anew, key, one, results, unsafe) for one in there]
         try:
             for job in as_completed(jobs):
                 done.append(job.result())
@@ -108,17 +112,19 @@ def grade_all(
     return sorted(done, key=lambda result: result.student)
 
 
-def _grade_anew(
-    key: AnswerKey, student: str, path: Path, results: Path, unsafe: bool
-) -> SubmissionResult:
+def _grade_anew(key: AnswerKey, found: Found, results: Path, unsafe: bool) -> SubmissionResult:
     """The result that is there, if it's still the right one; else a new one, written."""
+    student = found.student
     file = results / f"{student}.json"
     try:
-        submission = read_submission(path)
+        submission = (
+            Submission(problem=found.problem) if found.problem else read_submission(found.path)
+        )
         known = _load(file)
-        if known and (known.student, known.key) == (student, _key(key, submission, unsafe)):
+        same = (student, _key(key, submission, unsafe), found.note)
+        if known and (known.student, known.key, known.note) == same:
             return known
-        result = _grade(key, student, submission, unsafe)
+        result = replace(_grade(key, student, submission, unsafe), note=found.note)
     except Exception as error:  # ours: without a key, so that it is graded again the next time
         why = str(error) if isinstance(error, RadixLabError) else type(error).__name__
         problem = f"The grader itself failed, which is not the student's fault: {why}"
@@ -159,7 +165,7 @@ def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -
         sheet=name,
         key=_key(key, submission, unsafe),
         exercises=exercises,
-        written={q: words for q, words in submission.written.items() if q in key.sheet.written},
+        written=find_answers(key.sheet, submission),
         cells=tuple(cells),
         problem=problem,
     )
@@ -168,8 +174,7 @@ def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -
 def _own_cells(sheet: Sheet, submission: Submission) -> dict[int, str]:
     """The cells by number without those of the sheet that have lost their metadata."""
     shown = {cell.source for cell in sheet.cells if cell.role in (Role.PAGE, Role.GIVEN)}
-    numbered = zip(submission.numbers, submission.cells, strict=True)
-    return {number: cell for number, cell in numbered if cell not in shown}
+    return {cell.number: cell.source for cell in submission.cells if cell.source not in shown}
 
 
 def _key(key: AnswerKey, submission: Submission, unsafe: bool) -> str:
@@ -206,10 +211,10 @@ def _judge(key: AnswerKey, exercise: Exercise, outcomes: list[Outcome]) -> Exerc
         _group(exercise, name, [(case, outcome) for case, outcome in pairs if case.group == name])
         for name in exercise.points
     )
-    mistake = None
+    made: list[str] = []
     if any(group.failed for group in groups):
-        mistake = match_mistake(key.mistakes[exercise.id], outcomes)
-    return ExerciseResult(exercise.id, groups, mistake or "")
+        made = mistakes_made(key.mistakes[exercise.id], outcomes)
+    return ExerciseResult(exercise.id, groups, made[0] if made else "")
 
 
 def _group(exercise: Exercise, name: str, pairs: list[tuple[Case, Outcome]]) -> GroupResult:

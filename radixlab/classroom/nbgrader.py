@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import nbformat
 from markdown_it import MarkdownIt
 from nbconvert.exporters import NotebookExporter
@@ -23,13 +22,15 @@ from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from radixlab.classroom import SEED
-from radixlab.classroom.build import PACK, nbgrader_notebook, notebook_text, visible_pack
+from radixlab.classroom.build import CHECK, WORDS, nbgrader_notebook, notebook_text
+from radixlab.classroom.checks import PACK
 from radixlab.classroom.grade import AnswerKey, grade_submission
-from radixlab.classroom.release import refuse_leaks
-from radixlab.classroom.report import show, verdict, ways
+from radixlab.classroom.packs import visible_pack
+from radixlab.classroom.report import render
 from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.sheet import Role, Sheet, parse_sheet
-from radixlab.classroom.submission import Submission, read_submission
+from radixlab.classroom.spreadsheet import spelled
+from radixlab.classroom.submission import Submission, about_of, read_submission
 from radixlab.errors import RadixLabError
 
 Notebook = Any
@@ -123,11 +124,10 @@ def write_course(folder: Path, sheets: Sequence[Sheet]) -> None:
         if not path.exists():
             path.write_text(text, encoding="utf-8")
     for sheet in sheets:
-        source, pack = folder / "source" / sheet.name, visible_pack(sheet)
-        refuse_leaks(sheet, pack)
+        source, pack = folder / "source" / sheet.name, json.dumps(visible_pack(sheet), indent=1)
         texts = {
             source / f"{sheet.name}.ipynb": notebook_text(nbgrader_notebook(sheet)),
-            source / f"{sheet.name}{PACK}": json.dumps(pack, indent=1) + "\n",  # released as it is
+            source / f"{sheet.name}{PACK}": pack + "\n",  # released as it is
             folder / "sheets" / f"{sheet.name}.md": sheet.text,
         }
         source.mkdir(exist_ok=True)
@@ -183,9 +183,7 @@ class SubmittedExporter(NotebookExporter):
             raise BadCourse(f"{odd[0]} is no plain file: delete it, and autograde again")
         released = path_of(names | {"student": "."}, course, course.release_directory)
         release = _nbformat.read(released, as_version=4)
-        submission = read_submission(path)
-        answers = {} if submission.problem else answered(path)
-        filled = fill(release, submission, answers)
+        filled = fill(release, read_submission(path))
         return self.from_notebook_node(filled, resources)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -200,58 +198,36 @@ LONGEST = 20_000
 CUT = "\n# ... (cut here for reading; all of it was graded)"
 
 
-def fill(release: Notebook, submission: Submission, answers: dict[int, str]) -> Notebook:
+def fill(release: Notebook, submission: Submission) -> Notebook:
     """The released notebook with a student's work in it.
 
-    `answers` says of which exercise a code cell is the answer, by its number. Code that has no
-    place in the release, such as a second answer, becomes a cell of its own before what follows it.
+    Code that has no place in the release, such as a second answer, becomes a cell of its own before
+    what follows it.
     """
-    places = {_about(cell)["exercise"]: cell for cell in release.cells if _is(cell, Role.ANSWER)}
+    places = {about_of(cell)["exercise"]: cell for cell in release.cells if _is(cell, Role.ANSWER)}
     before: dict[str, list[Notebook]] = {exercise: [] for exercise in places}
     own: list[Notebook] = []
-    for number, source in zip(submission.numbers, submission.cells, strict=True):
-        place = places.pop(answers.get(number, ""), None)
+    for code in submission.cells:
+        place = places.pop(code.exercise, None)
         if place is None:
-            own.append(_v4.new_code_cell(id=f"own-{number}", metadata={"radixlab": {}}))
+            own.append(_v4.new_code_cell(id=f"own-{code.number}", metadata={"radixlab": {}}))
         else:
-            before[_about(place)["exercise"]], own = own, []
-        cell = place or own[-1]
-        cell.source = writable(source if len(source) <= LONGEST else source[:LONGEST] + CUT)
-        _about(cell)["number"] = number
+            before[code.exercise], own = own, []
+        cell, cut = place or own[-1], CUT if len(code.source) > LONGEST else ""
+        cell.source = spelled(code.source[:LONGEST] + cut)
+        about_of(cell)["number"] = code.number
     cells = []
     for cell in release.cells:
-        exercise = _about(cell).get("exercise", "")
-        if _is(cell, "written-answer") and submission.written.get(exercise):
-            cell.source = shown_safely(writable(submission.written[exercise]))
+        exercise = about_of(cell).get("exercise", "")
+        if _is(cell, WORDS) and submission.written.get(exercise):
+            cell.source = shown_safely(spelled(submission.written[exercise]))
         cells += [*(before[exercise] if _is(cell, Role.ANSWER) else []), cell]
     release.cells = cells + own
     return release
 
 
-def answered(path: Path) -> dict[int, str]:
-    """The exercises that the code cells of a notebook say they answer, by number from 1.
-
-    The notebook is one that `read_submission` could read; what its metadata is, nobody knows.
-    """
-    cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
-    code = (cell for cell in cells if cell.get("cell_type") == "code")
-    return {number: str(_about(cell).get("exercise")) for number, cell in enumerate(code, 1)}
-
-
-def _about(cell: Any) -> dict[str, Any]:
-    """What our metadata say of a cell."""
-    metadata = cell.get("metadata")
-    about = metadata.get("radixlab") if isinstance(metadata, dict) else None
-    return about if isinstance(about, dict) else {}
-
-
 def _is(cell: Notebook, role: str) -> bool:
-    return _about(cell).get("role") == role
-
-
-def writable(text: str) -> str:
-    """The text without the half characters that JSON can say and no file can hold."""
-    return text.encode("utf-8", "replace").decode()
+    return about_of(cell).get("role") == role
 
 
 def shown_safely(text: str) -> str:
@@ -280,9 +256,9 @@ class SandboxedExecute(NbGraderPreprocessor):  # type: ignore[misc]
         result = grade_submission(key, names["student"], submitted)
         failed = dict(result.cells)
         for cell in nb.cells:
-            if _is(cell, "check"):
-                cell.outputs = [check_output(key.sheet, result, _about(cell)["exercise"])]
-            elif (number := _about(cell).get("number")) in failed:
+            if _is(cell, CHECK):
+                cell.outputs = [check_output(key.sheet, result, about_of(cell)["exercise"])]
+            elif (number := about_of(cell).get("number")) in failed:
                 told = f"This cell stops with {failed[number]} when the notebook is run.\n"
                 cell.outputs = [_v4.new_output("stream", name="stdout", text=told)]
         return nb, resources
@@ -290,8 +266,8 @@ class SandboxedExecute(NbGraderPreprocessor):  # type: ignore[misc]
 
 def _refuse_another(release: Notebook, sheet: Sheet) -> None:
     """Raise `BadCourse` if the sheet was changed after the release, and points can't fit."""
-    checks = [cell for cell in release.cells if _is(cell, "check")]
-    released = {_about(c)["exercise"]: c.metadata["nbgrader"]["points"] for c in checks}
+    checks = [cell for cell in release.cells if _is(cell, CHECK)]
+    released = {about_of(c)["exercise"]: c.metadata["nbgrader"]["points"] for c in checks}
     if released != {exercise.id: exercise.total for exercise in sheet.exercises.values()}:
         problem = f"sheets/{sheet.name}.md has other exercises or points than the release"
         raise BadCourse(f"{problem}: run nbgrader generate_assignment again")
@@ -312,50 +288,10 @@ def _make_key(text: str, name: str, seed: str) -> AnswerKey:
     return AnswerKey.make(parse_sheet(text, name), seed)
 
 
-FEEDBACK = """\
-{% if result.problem %}
-<p><b>Your file could not be graded.</b> {{ result.problem }}</p>
-{% elif graded %}
-{% if graded.mistake %}
-<p><b>What seems to be wrong:</b> {{ graded.mistake }}</p>
-{% endif %}
-<table class="table">
-<tr><th>group of cases</th><th>what came out</th><th>points</th></tr>
-{% for group in graded.groups %}
-<tr>
-<td>{{ group.name }} ({{ "visible" if group.visible else "hidden" }})</td>
-<td>{{ verdict(group) }}
-{% for way in ways(group, graded.exercise, sheet) %}<br>{{ way }}{% endfor %}
-</td>
-<td>{{ "%g of %g" | format(group.points, group.most) }}</td>
-</tr>
-{% endfor %}
-</table>
-{% for group in graded.groups if group.visible %}
-{% for case in group.shown %}
-<pre>
-called     {{ case.call }}
-came back  {{ show(case.got, 11) if case.got is not none or not case.how else case.how }}
-expected   {{ show(case.expected, 11) }}</pre>
-{% endfor %}
-{% endfor %}
-{% endif %}
-"""
-"""What a student reads below a check cell; report.py's words, in HTML that nbgrader can style."""
-
-
 def check_output(sheet: Sheet, result: SubmissionResult, exercise: str) -> Notebook:
     """The output of a check cell: a number, which nbgrader takes for the points, and feedback."""
-    graded = next((each for each in result.exercises if each.exercise == exercise), None)
-    says = {"verdict": verdict, "ways": ways, "show": show}
-    page = _template().render(sheet=sheet, result=result, graded=graded, **says)
+    graded = result.find(exercise)
+    page = render("nbgrader.html", sheet=sheet, result=result, graded=graded)
     points = float(graded.points) if graded else 0.0
-    data = {"text/plain": repr(points), "text/html": writable(page)}
+    data = {"text/plain": repr(points), "text/html": spelled(page)}
     return _v4.new_output("execute_result", data)
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    return jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    ).from_string(FEEDBACK)

@@ -1,7 +1,4 @@
-"""What a teacher hands out: notebooks, their visible checks, and a page on how to begin.
-
-Nothing of it may say what is the teacher's; whatever would is refused.
-"""
+"""What students get: notebooks, their visible checks, and a page on how to begin."""
 
 from __future__ import annotations
 
@@ -9,18 +6,16 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from radixlab.classroom.build import PACK, write_student_files
-from radixlab.classroom.sheet import BadSheet, Role, Sheet
+from radixlab.classroom.audit import audit
+from radixlab.classroom.build import notebook_text, student_notebook, teacher_notebook, written_in
+from radixlab.classroom.checks import PACK
+from radixlab.classroom.imports import what_is_there
+from radixlab.classroom.packs import visible_pack
+from radixlab.classroom.sheet import BadSheet, Sheet
 from radixlab.classroom.spreadsheet import write_text
-
-SHORTEST = 20
-"""A line of fewer characters may stand in any code."""
-SECRET = (Role.CASES, Role.WRONG, Role.RUBRIC)
-OPEN = (Role.PAGE, Role.GIVEN, Role.DRIVER, Role.HINT, Role.WRITTEN)
 
 README = """\
 Exercise sheets
@@ -29,13 +24,13 @@ Exercise sheets
 
 To begin, with Python 3.11, 3.12 or 3.13:
 
-    python -m pip install "radixlab[lab]"
+    {install}
     jupyter lab {first}.ipynb
-
+{clone}
 Put your code where a cell raises NotImplementedError, run the cell, then run the
 check below it. Checks show a few visible cases. When you hand in, hidden ones are
 run as well, so passing the checks is necessary and not yet enough. Code that is
-graded may import Python's standard library only{extra}.
+graded may import {imports}.
 
 Each notebook has a file NAME{pack} beside it: keep them together, the checks need it.
 
@@ -45,14 +40,43 @@ delete cells: they say which task they belong to.
 """
 
 
-def write_release(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
+INSTALL = 'python -m pip install "radixlab[lab]"'
+CLONE = """
+Without a release of radixlab: clone its repository and type, in its folder,
+
+    python -m pip install -e ".[lab]"
+"""
+
+
+def write_student_files(
+    sheet: Sheet, folder: str | Path, with_solutions: bool = False
+) -> list[Path]:
+    """Write NAME.ipynb and NAME.check.json, and return the paths of what was written.
+
+    A notebook in which somebody has written is never overwritten. `with_solutions` adds
+    NAME.solutions.ipynb, the teacher's.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {f"{sheet.name}{PACK}": json.dumps(visible_pack(sheet)) + "\n"}
+    notebook = folder / f"{sheet.name}.ipynb"
+    if not written_in(notebook):
+        texts[notebook.name] = notebook_text(student_notebook(sheet))
+    if with_solutions:
+        texts[f"{sheet.name}.solutions.ipynb"] = notebook_text(teacher_notebook(sheet))
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return sorted(folder / name for name in texts)
+
+
+def write_release(sheets: Sequence[Sheet], folder: Path, install: str | None = None) -> list[Path]:
     """Write the notebook and the checks of each sheet, and README.txt; returns the paths.
+
+    `install` is what README.txt says to type, if not `INSTALL`.
 
     Raises `BadSheet` if a sheet breaks a rule of `radixlab classroom audit`, or if anything of a
     solution, a hidden case, a mistake or a rubric would leave the house.
     """
-    from radixlab.classroom.audit import audit
-
     for sheet in sheets:
         if problems := audit(sheet):
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -62,46 +86,20 @@ def write_release(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as draft:
         for sheet in sheets:
             write_student_files(sheet, draft)
-            refuse_leaks(sheet, json.loads(Path(draft, sheet.name + PACK).read_bytes()))
-        write_text(Path(draft, "README.txt"), _readme(sheets))
+        write_text(Path(draft, "README.txt"), _readme(sheets, install))
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy(path, folder)) for path in sorted(Path(draft).iterdir())]
 
 
-def refuse_leaks(sheet: Sheet, pack: Any) -> None:
-    """Raise `BadSheet` if a line of a pack of visible checks is the teacher's alone.
-
-    `build` looks at the notebook in the same way when it makes one.
-    """
-    secret = set(_lines(c.source for c in sheet.cells if c.role in SECRET))
-    secret |= set(_lines(exercise.solution for exercise in sheet.exercises.values()))
-    told = set(_lines(cell.source for cell in sheet.cells if cell.role in OPEN))
-    told |= set(_lines(exercise.stub for exercise in sheet.exercises.values()))
-    if leaks := (secret - told) & set(_lines(_texts(pack))):
-        raise BadSheet(sheet.name, f"students would see a teacher's line: {min(leaks)!r}")
-
-
-def _lines(texts: Iterator[str]) -> Iterator[str]:
-    lines = (line.strip() for text in texts for line in text.splitlines())
-    return (line for line in lines if len(line) >= SHORTEST)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All texts within a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts(part)
-
-
-def _readme(sheets: Sequence[Sheet]) -> str:
-    preloaded = sorted({module for sheet in sheets for module in sheet.preload})
+def _readme(sheets: Sequence[Sheet], install: str | None) -> str:
+    preloaded = {module for sheet in sheets for module in sheet.preload}
     return README.format(
         sheets="\n".join(f"    {s.name}.ipynb   {s.title} ({s.total:g} points)" for s in sheets),
         first=sheets[0].name,
         names=", ".join(f"{sheet.name}.ipynb" for sheet in sheets),
-        extra=f", and {', '.join(preloaded)}" if preloaded else "",
+        install=install or INSTALL,
+        clone="" if install else CLONE,
+        imports=what_is_there(preloaded),
         pack=PACK,
     )
 

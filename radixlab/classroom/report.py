@@ -15,8 +15,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from radixlab.classroom import outcome
 from radixlab.classroom.checkresult import differences, style
 from radixlab.classroom.gradebook import Gradebook
+from radixlab.classroom.imports import what_is_there
 from radixlab.classroom.picture import TreeDiff, is_tree, tree_diff
 from radixlab.classroom.results import ExerciseResult, GroupResult, Shown
 from radixlab.classroom.sheet import Exercise, Sheet
@@ -26,18 +28,14 @@ from radixlab.classroom.summary import SHARES, Summary, plot_failures, plot_poin
 LONGEST = 2000
 """A value on a page is cut after so many characters."""
 
-WAYS = {
+WAYS = outcome.WAYS | {
     "wrong value": "gave another value than the right one",
-    "timeout": "did not come back within {seconds:g} s of computing: look for a loop without end",
-    "memory": "wanted more than {memory} MiB of memory",
-    "ended": "ended Python itself, by an exit or a crash",
-    "too big": "gave back far too much",
-    "not json": "gave back something else than numbers, texts, lists and dictionaries of these",
     "missing": "there is no function {exercise}: was it renamed or deleted?",
     "NotImplementedError": "not written yet: NotImplementedError is still raised there",
     "AttributeError": "asked an object for something that it does not have (AttributeError)",
     "IndexError": "asked a list for a place that it does not have (IndexError)",
     "KeyError": "asked a dictionary for a key that it does not have (KeyError)",
+    "ModuleNotFoundError": "ModuleNotFoundError: graded code may import {imports}",
     "NameError": "used a name that is not defined (NameError)",
     "RecursionError": "called itself without an end (RecursionError)",
     "TypeError": "used a value of the wrong kind, or too many or few arguments (TypeError)",
@@ -57,19 +55,19 @@ def write_reports(book: Gradebook, out: Path) -> None:
 
 def feedback_page(book: Gradebook, student: str) -> str:
     """What one student is told, as HTML."""
-    return _render("feedback.html", book=book, sheet=book.sheet, student=student)
+    return render("feedback.html", book=book, sheet=book.sheet, student=student)
 
 
 def written_page(book: Gradebook) -> str:
     """All answers in words, question by question, beside the rubric: for the teacher."""
-    return _render("written.html", book=book, sheet=book.sheet)
+    return render("written.html", book=book, sheet=book.sheet)
 
 
 def statistics_page(book: Gradebook) -> str:
     """How the class did: for the teacher."""
     summary = Summary.of(book)
     read = summary.submissions - len(summary.problems)
-    return _render(
+    return render(
         "statistics.html",
         sheet=book.sheet,
         summary=summary,
@@ -98,7 +96,9 @@ def tell(way: str, exercise: str, sheet: Sheet) -> str:
     """How a case failed, as a sentence."""
     if way not in WAYS:
         return f"stopped with the exception {way}" if way.isidentifier() else way
-    return WAYS[way].format(exercise=exercise, seconds=sheet.seconds, memory=sheet.memory)
+    imports = what_is_there(sheet.preload)
+    limits = {"seconds": sheet.seconds, "memory": sheet.memory}
+    return WAYS[way].format(exercise=exercise, imports=imports, **limits)
 
 
 def came_back(case: Shown) -> bool:
@@ -175,9 +175,11 @@ def _environment() -> Environment:
         "verdict": verdict,
     }
     pages.globals |= {"ways": ways, "tell": tell, "came_back": came_back, "trees": trees}
+    pages.globals |= {"what_is_there": what_is_there}
     pages.globals |= {"advice": advice, "picture_style": Markup(style())}
     return pages
 
 
-def _render(template: str, **names: Any) -> str:
+def render(template: str, **names: Any) -> str:
+    """A page from one of our templates; whatever is put into it is text, never HTML."""
     return _environment().get_template(template).render(**names)

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from radixlab.errors import InvalidArgument
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -51,11 +53,6 @@ class ExerciseResult:
         """What it earned."""
         return sum(group.points for group in self.groups)
 
-    @property
-    def most(self) -> float:
-        """What it could have earned."""
-        return sum(group.most for group in self.groups)
-
 
 @dataclass(frozen=True, slots=True)
 class SubmissionResult:
@@ -63,7 +60,7 @@ class SubmissionResult:
 
     `key` is a digest of submission, sheet, seed and version: with the same key nothing is graded
     again. `cells` names the cells that failed as (number, builtin exception). `written` has the
-    answers in words, by question.
+    answers in words, by question; `note` says which of several files was taken, and why.
     """
 
     student: str
@@ -73,11 +70,16 @@ class SubmissionResult:
     written: dict[str, str] = field(default_factory=dict)
     cells: tuple[tuple[int, str], ...] = ()
     problem: str = ""
+    note: str = ""
 
     @property
     def points(self) -> float:
         """What the exercises earned, written answers not counted."""
         return sum(exercise.points for exercise in self.exercises)
+
+    def find(self, exercise: str) -> ExerciseResult | None:
+        """What came of an exercise; None if it was never run."""
+        return next((each for each in self.exercises if each.exercise == exercise), None)
 
     def save(self, path: Path) -> None:
         """Write it as JSON, at once or not at all."""
@@ -105,3 +107,16 @@ def _exercise(data: dict[str, Any]) -> ExerciseResult:
 def _group(data: dict[str, Any]) -> GroupResult:
     shown = tuple(Shown(**case) for case in data["shown"])
     return GroupResult(**data | {"failed": tuple(data["failed"]), "shown": shown})
+
+
+def refuse_other_sheets(sheet: str, out: Path) -> None:
+    """Raise `InvalidArgument` if a folder holds results of another sheet; it would lose them."""
+    for path in sorted((out / "results").glob("*.json")):
+        try:
+            other = SubmissionResult.load(path).sheet
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # no result, which is said or mended elsewhere
+        if other != sheet:
+            raise InvalidArgument(
+                "OUT", str(out), f"a folder of its own, such as results/{sheet}: it has {other}"
+            )

@@ -2,8 +2,8 @@
 
 As a program it is what runs inside the sandbox, where it is alone with the standard library. It
 reads JSON lines and answers each with one: first the sheet, then calls. It never runs a student's
-code itself and never reads what that code says: its children do the one, and `understand`, in the
-trusted process, does the other. In a notebook's kernel `call_in_child` does both.
+code itself and never reads what that code says: its children do the one, and `outcome.understand`,
+in the trusted process, does the other.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ except ImportError:  # Windows knows no limits
 MIB = 1 << 20
 MOST_ANSWER = MIB
 """Bytes of JSON that a call may give back."""
-MOST_NESTED = 100
-"""Lists and dictionaries within each other that it may give back."""
 MOST_PRINTED = 2000
 """Characters kept of what it prints."""
 LEAST_PATIENCE = 10
@@ -45,7 +43,6 @@ LEAST_PATIENCE = 10
 SPARE_MEMORY = 64
 """MiB that a call gets to say in that it had not enough memory."""
 
-Report = dict[str, Any]
 Work = Callable[[], bytes]
 _exit = os._exit
 
@@ -57,68 +54,9 @@ class Missing(Exception):
 # --- a call, and what is said of it --------------------------------------------------------------
 
 
-def call_in_child(function: Callable[[], object], seconds: float, memory_mib: int | None) -> Report:
-    """Call a function in a fork that may use so much CPU time and so much more memory.
-
-    Returns `status` and `error` (as in `sandbox.Outcome`), `value` and what was `printed`; this
-    process stays as it was. Where there are no forks (Windows, a browser) the function is called
-    right here, without limits.
-    """
-
-    def work() -> bytes:
-        return _report(function, [])
-
-    status, raw, printed = _fork(work, seconds, memory_mib, locked_up=False)
-    return understand(status, raw.decode("utf-8", "replace")) | {"printed": printed}
-
-
-def understand(status: str, raw: str) -> Report:
-    """What a child says, with everything in it checked; whatever it is, this raises nothing."""
-    report: Report = {"status": status, "value": None, "error": "", "cells": []}
-    if status != "ok":
-        return report
-    try:
-        said = json.loads(raw)
-        if not _is_shallow(said):
-            return report | {"status": "too big"}
-        json.dumps(said, allow_nan=False, ensure_ascii=False).encode()  # no half surrogate pairs
-    except RecursionError:
-        return report | {"status": "too big"}
-    except ValueError:
-        return report | {"status": "not json"}
-    if type(said) is not dict or said.get("status") not in _SAID:
-        return report | {"status": "not json"}
-    report["status"] = said["status"]
-    if said["status"] == "ok":
-        report["value"] = said.get("value")
-    elif said["status"] == "missing":
-        report["error"] = str(said.get("error"))
-    elif said["status"] in ("error", "memory"):
-        report["error"] = _known_exception(said.get("error"))
-    cells = said.get("cells")
-    for cell in cells if type(cells) is list else ():
-        if type(cell) is list and len(cell) == 2 and type(cell[0]) is int:
-            report["cells"].append((cell[0], _known_exception(cell[1])))
-    return report
-
-
-_SAID = ("ok", "error", "memory", "missing", "not json", "too big")
-
-
-def _is_shallow(value: object, room: int = MOST_NESTED) -> bool:
-    parts = value.values() if type(value) is dict else value if type(value) is list else ()
-    return room > 0 and all(_is_shallow(part, room - 1) for part in parts)
-
-
-def _known_exception(name: object) -> str:
-    kind = vars(builtins).get(name) if type(name) is str else None
-    known = isinstance(kind, type) and issubclass(kind, BaseException)
-    return str(name) if known else "Exception"
-
-
-def _report(function: Callable[[], object], cells: list[Any]) -> bytes:
+def report(function: Callable[[], object], cells: list[Any]) -> bytes:
     """Call it and put what came of it into JSON; of an exception only a builtin's name."""
-    said: Report = {"cells": cells}
+    said: dict[str, Any] = {"cells": cells}
     try:
         value = function()
     except BaseException as error:
@@ -151,7 +89,7 @@ def _is_plain(value: object) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _failure(error: BaseException) -> Report:
+def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Missing):
         return {"status": "missing", "error": str(error)}
     status = "memory" if isinstance(error, MemoryError) else "error"
@@ -166,7 +104,7 @@ def _builtin_name(error: BaseException) -> str:
 # --- the child -----------------------------------------------------------------------------------
 
 
-def _fork(
+def fork(
     work: Work, seconds: float, memory_mib: int | None, locked_up: bool
 ) -> tuple[str, bytes, str]:
     """Let a child work; returns how that went, its answer and what it printed."""
@@ -449,9 +387,9 @@ def _serve(lesson: Lesson, call: dict[str, Any], seconds: float, memory: int) ->
     failed: list[Any] = []
 
     def work() -> bytes:
-        return _report(lambda: lesson.call(**call, failed=failed), failed)
+        return report(lambda: lesson.call(**call, failed=failed), failed)
 
-    return _fork(work, seconds, memory, locked_up=True)[:2]
+    return fork(work, seconds, memory, locked_up=True)[:2]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The sandbox is bubblewrap's (Linux): namespaces of its own, no network, no rights, an environment
 without secrets, and of all files only those that Python needs. `runner.py` runs in it. Expected
-values never go in; what comes out is data that `runner.understand` has checked.
+values never go in; what comes out is data that `outcome.understand` has checked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from radixlab.classroom import runner
+from radixlab.classroom.outcome import Outcome, understand
 from radixlab.classroom.sheet import PACKAGE, BadSheet, Sheet
 from radixlab.errors import RadixLabError
-
-Status = Literal["ok", "error", "timeout", "memory", "ended", "too big", "not json", "missing"]
 
 PYTHON = os.path.realpath(sys.executable)
 FLAGS = ("-s", "-P", "-S", "-B")  # only the standard library can be imported
@@ -70,19 +69,6 @@ class Call:
     exercise: str
     entry: str
     args: list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a call: a value that JSON can say, or how it failed.
-
-    `error` is the name of the builtin exception that was raised (or of its nearest base), never a
-    message; for "missing" it is the name that the student has not defined.
-    """
-
-    status: Status
-    value: Any = None
-    error: str = ""
 
 
 @dataclass(slots=True)
@@ -130,13 +116,12 @@ def _make(call: Call, process: _Process, sheet: Sheet, run: Run) -> Outcome:
     reply = process.ask({"exercise": call.exercise, "entry": call.entry, "args": call.args})
     if not reply:
         return Outcome("timeout" if process.is_late else "ended")
-    report = runner.understand(str(reply.get("status")), str(reply.get("answer")))
+    outcome, cell_errors = understand(str(reply.get("status")), str(reply.get("answer")))
     if not run.outcomes:  # later ones could tell by their cells' failures of hidden inputs
-        run.cell_errors = report["cells"]
+        run.cell_errors = cell_errors
     known = [call.entry, *sheet.exercises[call.exercise].names]
-    if report["status"] == "missing" and report["error"] not in known:
-        return Outcome("not json")
-    return Outcome(report["status"], report["value"], report["error"])
+    forged = outcome.status == "missing" and outcome.error not in known
+    return Outcome("not json") if forged else outcome
 
 
 def _header(sheet: Sheet, cells: Sequence[str]) -> dict[str, Any]:

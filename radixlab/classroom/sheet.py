@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ SHEET_FOLDERS = (PACKAGE / "sheets", PACKAGE.parents[1] / "book" / "exercises")
 """Where sheets are looked for: in the installed package, and in the repository."""
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+SOLUTION = re.compile(
+    rf"^(?P<indent>[ \t]*){BEGIN}\n(?P<code>.*?)^[ \t]*{END}", re.DOTALL | re.MULTILINE
+)
+"""A block of an answer cell that is the teacher's alone."""
 
 
 class BadSheet(RadixLabError, ValueError):
@@ -157,7 +162,8 @@ def load_sheet(name: str | Path) -> Sheet:
     if path.suffix == ".md":
         return Sheet.read(path)
     there = {sheet.stem: sheet for sheet in find_sheets()}
-    found = [sheet for stem, sheet in there.items() if stem.startswith(str(name))]
+    begin = f"0{name}-" if re.fullmatch("[1-9]", str(name)) else str(name)
+    found = [sheet for stem, sheet in there.items() if stem.startswith(begin)]
     if str(name) in there:
         found = [there[str(name)]]
     if not name or len(found) != 1:
@@ -236,16 +242,11 @@ def _exercise(exercise: str, cells: tuple[Cell, ...], sheet: str) -> Exercise:
 
 def _wrong(source: str, exercise: str, sheet: str) -> Wrong:
     """A mistake's sentence stands in the comment that the cell begins with."""
-    lines = source.splitlines()
-    head = [line for line in lines[: _first_code(lines)] if line.startswith("#")]
+    head = takewhile(lambda line: line.startswith("#"), source.splitlines())
     message = " ".join(line.lstrip("# ").strip() for line in head)
     if not message:
         raise BadSheet(sheet, f"a wrong cell of {exercise} does not begin with a comment")
     return Wrong(message, source)
-
-
-def _first_code(lines: list[str]) -> int:
-    return next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
 
 
 def _written(question: Cell, cells: tuple[Cell, ...], sheet: str) -> Written:
@@ -259,8 +260,7 @@ def _written(question: Cell, cells: tuple[Cell, ...], sheet: str) -> Written:
 
 def strip_solution(source: str, exercise: str) -> str:
     """Put a loud failure in the place of each solution."""
-    block = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}", re.DOTALL | re.MULTILINE)
-    return block.sub(rf'\1raise NotImplementedError("write {exercise}")', source)
+    return SOLUTION.sub(rf'\g<indent>raise NotImplementedError("write {exercise}")', source)
 
 
 def keep_solution(source: str) -> str:

@@ -1,0 +1,473 @@
+"""What really lies in a teacher's folder: two sheets, late files, answers typed anywhere."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("jupytext", reason="needs radixlab[classroom]")
+
+from radixlab.classroom.build import notebook_text, student_notebook
+from radixlab.classroom.collect import Found, find_submissions, student_key
+from radixlab.classroom.exports import Person, match
+from radixlab.classroom.imports import missing_imports, what_is_there
+from radixlab.classroom.report import tell
+from radixlab.classroom.sheet import Sheet, load_sheet, parse_sheet
+from radixlab.classroom.submission import read_submission
+from radixlab.classroom.words import ELSEWHERE, find_answers
+from radixlab.cli import app
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox runs on Linux")
+
+SOURCE = '''---
+radixlab:
+  sheet: {name}
+  title: Double
+---
+
+# Double
+
+Two texts stand here.
+
+```{{code-cell}} ipython3
+from radixlab.classroom import check
+```
+
+```{{code-cell}} ipython3
+---
+role: answer
+exercise: double
+points: {{example: 1, random: 3}}
+visible: [example]
+---
+def double(number):
+    """Two times a number."""
+    ### BEGIN SOLUTION
+    return sum([number, number])
+    ### END SOLUTION
+```
+
+```{{code-cell}} ipython3
+---
+role: cases
+exercise: double
+---
+def cases(rng):
+    yield "example", [1]
+    yield "example", [2]
+    for _ in range(4):
+        yield "random", [rng.randrange(1000, 10**9)]
+```
+
++++ {{"role": "hint", "exercise": "double"}}
+
+Once, and once more.
+
++++ {{"role": "written", "exercise": "why", "points": 2}}
+
+Why do we double?
+
+Say it in a sentence.
+
++++ {{"role": "rubric", "exercise": "why"}}
+
+Two points for knowing that once is not enough.
+
++++
+
+The end.
+'''
+RIGHT = "def double(number):\n    return number + number"
+
+
+@pytest.fixture(scope="module")
+def sheet() -> Sheet:
+    return parse_sheet(SOURCE.format(name="05-double"), "05-double")
+
+
+def hand_in(sheet: Sheet, path: Path, code: str = "", words: str = "", bare: bool = False) -> Any:
+    """Write a student's notebook; without code it is as it was handed out."""
+    notebook = student_notebook(sheet)
+    for cell in notebook.cells:
+        role = cell.metadata["radixlab"]["role"]
+        if role == "answer" and code:
+            cell.source = code
+        if role == "written-answer" and words:
+            cell.source = words
+    if bare:
+        notebook.metadata.pop("radixlab")
+        for cell in notebook.cells:
+            cell.metadata.pop("radixlab")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(notebook_text(notebook), encoding="utf-8")
+    return notebook
+
+
+def found_in(folder: Path, sheet: str = "05-double") -> dict[str, Found]:
+    return {each.student: each for each in find_submissions(folder, sheet)}
+
+
+# --- whose file, and which -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_two_sheets_in_one_folder_are_told_apart(sheet: Sheet, tmp_path: Path, bare: bool) -> None:
+    other = parse_sheet(SOURCE.format(name="03-other"), "03-other")
+    hand_in(sheet, tmp_path / "mullerana_4711_900001_05-double.ipynb", RIGHT, bare=bare)
+    hand_in(other, tmp_path / "mullerana_4711_900002_03-other.ipynb", RIGHT, bare=bare)
+    hand_in(other, tmp_path / "onlyother_4712_900003_03-other.ipynb", RIGHT, bare=bare)
+    for name, file in (("05-double", "900001_05-double"), ("03-other", "900002_03-other")):
+        found = found_in(tmp_path, name)
+        assert found["mullerana_4711"].path.name == f"mullerana_4711_{file}.ipynb"
+        assert found["onlyother_4712"].path.name == "onlyother_4712_900003_03-other.ipynb"
+
+
+def test_a_notebook_says_more_than_its_name(sheet: Sheet, tmp_path: Path) -> None:
+    other = parse_sheet(SOURCE.format(name="03-other"), "03-other")
+    hand_in(sheet, tmp_path / "ana_1_1_mine.ipynb", RIGHT)
+    hand_in(other, tmp_path / "ana_1_2_05-double.ipynb", RIGHT)
+    assert found_in(tmp_path)["ana_1"].path.name == "ana_1_1_mine.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("name", "student"),
+    [
+        ("ngcleo_LATE_4713_900099_05-evict-1.ipynb", "ngcleo_4713"),
+        ("ngcleo_4713_900001_05-evict.ipynb", "ngcleo_4713"),
+        ("Cleo Ng_77_assignsubmission_file", "Cleo Ng_77"),
+        ("Cleo Ng_77_assignsubmission_file_a_b.ipynb", "Cleo Ng_77"),
+        ("cleo.py", "cleo"),
+        ("cleo_ng", "cleo_ng"),
+    ],
+)
+def test_a_student_stays_the_same_from_attempt_to_attempt(name: str, student: str) -> None:
+    assert student_key(name) == student_key(student) == student
+
+
+def test_downloads_of_canvas_and_moodle_find_their_person() -> None:
+    canvas = Person(name="Ng, Cleo", id="4713")
+    assert match(["ngcleo_4713"], [canvas]).people == {canvas: "ngcleo_4713"}
+    assert not match(["ngcleo_4714"], [canvas]).people
+    moodle = Person(name="Cleo Ng", participant="77")
+    assert match(["Cleo Ng_77"], [moodle]).people == {moodle: "Cleo Ng_77"}
+    assert match(["Cleo Ng_77"], [Person(name="Cleo Ng")]).people
+    assert not match(["Cleo Ng_78"], [moodle]).people
+
+
+def test_of_two_notebooks_the_one_with_work_in_it_counts(sheet: Sheet, tmp_path: Path) -> None:
+    hand_in(sheet, tmp_path / "ana" / "05-double.ipynb")
+    hand_in(sheet, tmp_path / "ana" / "05-double (1).ipynb", RIGHT)
+    hand_in(sheet, tmp_path / "ben" / "05-double.ipynb", RIGHT)
+    hand_in(sheet, tmp_path / "ben" / "05-double (1).ipynb", RIGHT + "  # again")
+    hand_in(sheet, tmp_path / "cleo_1_1_05-double.ipynb", RIGHT)
+    hand_in(sheet, tmp_path / "cleo_1_2_05-double.ipynb")
+    found = found_in(tmp_path)
+    assert found["ana"].path.name == "05-double (1).ipynb"
+    assert found["ana"].note == (
+        "05-double (1).ipynb was graded; nobody has written in 05-double.ipynb."
+    )
+    assert found["ben"].path.name == "05-double.ipynb"
+    assert found["ben"].note == (
+        "There are several files of this sheet: 05-double.ipynb was graded, "
+        "not 05-double (1).ipynb."
+    )
+    assert found["cleo_1"].path.name == "cleo_1_1_05-double.ipynb"
+    assert "nobody has written in cleo_1_2" in found["cleo_1"].note
+
+
+def test_a_notebook_one_folder_down_is_found_and_a_folder_without_one_is_told(
+    sheet: Sheet, tmp_path: Path
+) -> None:
+    hand_in(sheet, tmp_path / "ana" / "week 1" / "05-double.ipynb", RIGHT)
+    (tmp_path / "ben").mkdir()
+    (tmp_path / "ben" / "x.zip").write_text("")
+    (tmp_path / "cleo").mkdir()
+    (tmp_path / "dan").mkdir()
+    (tmp_path / "dan" / "link").symlink_to(tmp_path / "ana" / "week 1")
+    found = found_in(tmp_path)
+    assert found["ana"].path == tmp_path / "ana" / "week 1" / "05-double.ipynb"
+    assert found["ben"].problem == (
+        "There is no notebook in the folder, only x.zip: hand in 05-double.ipynb."
+    )
+    assert found["cleo"].problem == "There is nothing in the folder: hand in 05-double.ipynb."
+    assert "only link" in found["dan"].problem
+
+
+# --- answers in words ----------------------------------------------------------------------------
+
+
+def answer(sheet: Sheet, path: Path, change: Any, bare: bool = False) -> str:
+    notebook = hand_in(sheet, path, RIGHT, bare=bare)
+    change(notebook.cells)
+    path.write_text(notebook_text(notebook), encoding="utf-8")
+    return find_answers(sheet, read_submission(path))["why"]
+
+
+def place(cells: list[Any], text: str) -> int:
+    return next(i for i, cell in enumerate(cells) if text in cell.source)
+
+
+def new_cell(source: str, kind: str = "markdown") -> Any:
+    import nbformat
+
+    make: Any = nbformat.v4  # type: ignore[attr-defined]
+    return make.new_markdown_cell(source) if kind == "markdown" else make.new_code_cell(source)
+
+
+def in_the_placeholder(cells: list[Any]) -> None:
+    cells[place(cells, "*Your answer here*")].source = "Because."
+
+
+def after_the_placeholder(cells: list[Any]) -> None:
+    cells[place(cells, "*Your answer here*")].source += "\n\nBecause."
+
+
+def in_a_new_cell(cells: list[Any]) -> None:
+    cells.insert(place(cells, "*Your answer here*") + 1, new_cell("Because."))
+
+
+def above_the_placeholder(cells: list[Any]) -> None:
+    cells.insert(place(cells, "*Your answer here*"), new_cell("Because."))
+
+
+def in_the_question(cells: list[Any]) -> None:
+    cells[place(cells, "Why do we")].source += "\n\nBecause."
+
+
+def within_the_question(cells: list[Any]) -> None:
+    cell = cells[place(cells, "Why do we")]
+    cell.source = cell.source.replace("double?", "double?\n\nBecause.")
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        in_the_placeholder,
+        after_the_placeholder,
+        in_a_new_cell,
+        above_the_placeholder,
+        in_the_question,
+    ],
+)
+def test_an_answer_is_found_wherever_it_was_typed(
+    sheet: Sheet, tmp_path: Path, change: Any, bare: bool
+) -> None:
+    assert answer(sheet, tmp_path / "a.ipynb", change, bare) == "Because."
+
+
+def test_an_answer_within_the_question_is_found(sheet: Sheet, tmp_path: Path) -> None:
+    assert answer(sheet, tmp_path / "a.ipynb", within_the_question) == "Because."
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_who_wrote_nothing_has_no_answer(sheet: Sheet, tmp_path: Path, bare: bool) -> None:
+    assert answer(sheet, tmp_path / "a.ipynb", lambda cells: None, bare) == ""
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_words_far_from_the_question_are_shown_to_the_teacher(
+    sheet: Sheet, tmp_path: Path, bare: bool
+) -> None:
+    def change(cells: list[Any]) -> None:
+        cells.append(new_cell("1", "code"))
+        cells.append(new_cell("Because."))
+
+    assert answer(sheet, tmp_path / "a.ipynb", change, bare) == f"{ELSEWHERE}\n\nBecause."
+
+    def both(cells: list[Any]) -> None:
+        in_the_placeholder(cells)
+        cells.append(new_cell("Thanks!"))
+
+    assert answer(sheet, tmp_path / "a.ipynb", both, bare).startswith("Because.")
+
+
+# --- imports -------------------------------------------------------------------------------------
+
+
+def test_imports_that_the_grader_lacks_are_found_wherever_they_are() -> None:
+    space: dict[str, Any] = {"__name__": "__main__"}
+    code = """
+import jinja2, math
+from jupytext import reads
+def inside(): import numpy.linalg
+def uses(): return jinja2.Template, math.pi
+def named(): return reads
+def helper(): return uses()
+def nested(): return [lambda: inside() for _ in range(2)]
+def clean(): return math.pi
+class Box:
+    @staticmethod
+    def put(): return jinja2
+"""
+    exec(code, space)
+    expected = {
+        "inside": ["numpy"],
+        "uses": ["jinja2"],
+        "named": ["jupytext"],
+        "helper": ["jinja2"],
+        "nested": ["numpy"],
+        "clean": [],
+        "Box": ["jinja2"],
+        "nothing": [],
+    }
+    assert {name: missing_imports(space, [name], ()) for name in expected} == expected
+    assert missing_imports(space, ["inside", "uses"], ["numpy"]) == ["jinja2"]
+
+
+def test_what_may_be_imported_is_said_in_the_notebook_and_in_the_feedback(sheet: Sheet) -> None:
+    only = "Python's standard library only"
+    assert (what_is_there(()), what_is_there(["torch"])) == (only, f"{only}, and torch")
+    assert only in student_notebook(sheet).cells[0].source
+    assert tell("ModuleNotFoundError", "double", sheet) == (
+        f"ModuleNotFoundError: graded code may import {only}"
+    )
+
+
+def test_check_warns_of_an_import(
+    sheet: Sheet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from radixlab.classroom.release import write_student_files
+
+    write_student_files(sheet, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec("from radixlab.classroom import check\nimport jinja2\n" + RIGHT, space)
+    assert not eval('check("double")', space).warning
+    exec("def double(number):\n    jinja2.Template\n    return 2 * number", space)
+    result = eval('check("double")', space)
+    assert result and result.warning.startswith("Your code uses `jinja2`.")
+    assert "Careful: Your code uses" in str(result)
+    assert "<b>Careful:</b> Your code uses <code>jinja2</code>" in result._repr_html_()
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(
+        app,
+        ["classroom", *map(str, arguments)],
+        env={"RADIXLAB_CLASSROOM_SEED": "secret seed", "COLUMNS": "200"},
+    )
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "05-double.md"
+    path.write_text(SOURCE.format(name="05-double"), encoding="utf-8")
+    return path
+
+
+@linux
+def test_a_late_file_takes_the_place_of_the_first_and_keeps_points(
+    source: Path, tmp_path: Path
+) -> None:
+    sheet, folder, out = load_sheet(source), tmp_path / "in", tmp_path / "out"
+    hand_in(sheet, folder / "ngcleo_4713_900001_05-double.ipynb", RIGHT, "Because.")
+    assert "1 answer in words waits for points" in run("grade", source, folder, out)
+    written = out / "written.csv"
+    text = written.read_bytes().replace(b"ngcleo_4713,why,,2,,", b"ngcleo_4713,why,1,2,Hm,")
+    written.write_bytes(text)
+    late = folder / "ngcleo_LATE_4713_900099_05-double-1.ipynb"
+    hand_in(sheet, late, RIGHT, "Because once is not enough.")
+    assert "has changed the answer" in run("grade", source, folder, out)
+    with written.open(encoding="utf-8-sig", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["points"], row["comment"], row["changed"]) == ("1", "Hm", "yes")
+    assert [path.name for path in (out / "results").iterdir()] == ["ngcleo_4713.json"]
+    roster = tmp_path / "roster.csv"
+    roster.write_text('Student,ID\n"Ng, Cleo",4713\n')
+    assert "1 exported" in run("export", source, out, "--roster", roster)
+
+
+@linux
+def test_another_sheet_in_the_same_folder_is_refused_before_anything_is_lost(
+    source: Path, tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(load_sheet(source), folder / "ana.ipynb", RIGHT)
+    run("grade", source, folder, out)
+    before = (out / "results" / "ana.json").read_bytes()
+    other = tmp_path / "06-other.md"
+    other.write_text(SOURCE.format(name="06-other"), encoding="utf-8")
+    said = run("grade", other, folder, out, "--again", code=1)
+    assert "a folder of its own, such as results/06-other: it has 05-double" in said
+    assert (out / "results" / "ana.json").read_bytes() == before
+
+
+@linux
+def test_files_that_are_no_notebook_are_named(source: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("x.zip", "ben.ipynb.txt", ".hidden"):
+        (folder / name).write_text("")
+    said = run("grade", source, folder, out, code=1)
+    assert "not graded: x.zip (hand in 05-double.ipynb)" in said
+    hand_in(load_sheet(source), folder / "ana" / "05-double.ipynb")
+    hand_in(load_sheet(source), folder / "ana" / "05-double (1).ipynb", RIGHT)
+    said = run("grade", source, folder, out)
+    assert "not graded: ben.ipynb.txt (hand in 05-double.ipynb)" in said
+    assert "not graded: x.zip" in said and ".hidden" not in said
+    note = "05-double (1).ipynb was graded; nobody has written in 05-double.ipynb."
+    assert f"ana: {note}" in said
+    assert note in (out / "feedback" / "ana.html").read_text(encoding="utf-8")
+    assert json.loads((out / "results" / "ana.json").read_text())["note"] == note
+
+
+@linux
+def test_an_import_that_is_not_there_is_named_in_the_feedback(source: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(load_sheet(source), folder / "ana.ipynb", f"import jinja2\n{RIGHT}")
+    run("grade", source, folder, out)
+    page = (out / "feedback" / "ana.html").read_text(encoding="utf-8")
+    assert "stops with ModuleNotFoundError" in page
+    assert "standard library only" in page
+
+
+@linux
+def test_unfinished_grades_leave_the_house_only_on_request(source: Path, tmp_path: Path) -> None:
+    sheet, folder, out = load_sheet(source), tmp_path / "in", tmp_path / "out"
+    hand_in(sheet, folder / "ana.ipynb", RIGHT, "Because.")
+    hand_in(sheet, folder / "ben.ipynb", RIGHT)
+    run("grade", source, folder, out)
+    roster = tmp_path / "roster.csv"
+    roster.write_text("name,username\nAna,ana\nBen,ben\n")
+    assert "1 answer waits for points" in run("export", source, out, "--roster", roster, code=1)
+    assert not (out / "moodle.csv").exists()
+    said = run("export", source, out, "--roster", roster, "--partial")
+    assert "not exported: ana: has answers without points" in said
+    text = (out / "moodle.csv").read_text(encoding="utf-8")
+    assert "ben" in text and "ana" not in text
+
+
+def test_a_missing_path_and_a_short_seed_are_said_plainly(source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (tmp_path / "seed").write_text("short")
+    said = run("grade", source, folder, tmp_path / "o", "--seed-file", tmp_path / "seed", code=1)
+    assert "the seed has 5 characters: easy to guess" in said
+    said = run("grade", source, folder, tmp_path / "o", "--seed-file", tmp_path / "no", code=1)
+    assert "there is no such file" in said
+    assert "there is no " in run("audit", tmp_path / "none.md", code=1)
+
+
+def test_a_sheet_is_known_by_its_number_alone() -> None:
+    assert load_sheet("5") == load_sheet("05")
+
+
+def test_a_release_says_how_to_install(source: Path, tmp_path: Path) -> None:
+    run("release", source, "--out", tmp_path / "a")
+    readme = (tmp_path / "a" / "README.txt").read_text(encoding="utf-8")
+    assert 'pip install "radixlab[lab]"' in readme and 'pip install -e ".[lab]"' in readme
+    run("release", source, "--out", tmp_path / "b", "--install", "open our hub")
+    readme = (tmp_path / "b" / "README.txt").read_text(encoding="utf-8")
+    assert "    open our hub\n" in readme and "pip install" not in readme
