@@ -56,9 +56,7 @@ class SmallestKey:
         """Its key may be another; entries under the old one are stale now."""
         if not node.children:
             heappush(self._heap, self._entry(node))
-            if len(self._heap) > 2 * len(self._nodes) + 16:
-                self._heap = [self._entry(n) for n in self._nodes if not n.children]
-                heapify(self._heap)
+            self._forget_stale()
 
     def pop(self) -> RadixTreeNode:
         """The unlocked leaf with the smallest key; of equal ones the node that was made first."""
@@ -71,7 +69,14 @@ class SmallestKey:
         parent = node.parent
         if parent in self._nodes and len(parent.children) == 1:
             heappush(self._heap, self._entry(parent))
+        self._forget_stale()
         return node
+
+    def _forget_stale(self) -> None:
+        """Make the heap anew once most of it is stale: such entries keep evicted nodes alive."""
+        if len(self._heap) > 2 * len(self._nodes) + 16:
+            self._heap = [self._entry(n) for n in self._nodes if not n.children]
+            heapify(self._heap)
 
     def _entry(self, node: RadixTreeNode) -> tuple[tuple[int, ...], int, RadixTreeNode]:
         return self._key(node), node.uuid, node
