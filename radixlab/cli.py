@@ -320,7 +320,11 @@ def _refusals(errors: Console) -> Iterator[None]:
     """One line for whatever is refused, instead of a traceback."""
     try:
         yield
-    except (RadixLabError, OSError, ModuleNotFoundError, UnicodeDecodeError) as error:
+    except ModuleNotFoundError as error:
+        hint = "" if "pip install" in str(error) else ": pip install 'radixlab[model]'"
+        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error) + hint)}")
+        raise typer.Exit(2) from None
+    except (RadixLabError, OSError, UnicodeDecodeError) as error:
         errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
         raise typer.Exit(2) from None
 

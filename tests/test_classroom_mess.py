@@ -471,3 +471,13 @@ def test_a_release_says_how_to_install(source: Path, tmp_path: Path) -> None:
     run("release", source, "--out", tmp_path / "b", "--install", "open our hub")
     readme = (tmp_path / "b" / "README.txt").read_text(encoding="utf-8")
     assert "    open our hub\n" in readme and "pip install" not in readme
+
+
+def test_a_release_installs_what_its_sheets_preload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radixlab.classroom.release.audit", lambda sheet: [])  # takes seconds
+    write_release([load_sheet("01"), load_sheet("08")], tmp_path)
+    readme = (tmp_path / "README.txt").read_text(encoding="utf-8")
+    assert '    python -m pip install "radixlab[lab]" safetensors torch\n' in readme
+    assert '    python -m pip install -e ".[lab]" safetensors torch\n' in readme

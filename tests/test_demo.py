@@ -111,6 +111,16 @@ def test_bad_arguments_get_one_sentence_and_no_traceback(arguments: tuple[str, s
     assert "Traceback" not in output
 
 
+def test_without_torch_the_third_part_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("radixlab.cli.prove_reuse", prove)
+    code, output = run("--part", "3")
+    assert code == 2
+    assert "No module named 'torch': pip install 'radixlab[model]'" in output
+
+
 def test_every_policy_and_strategy_can_be_named() -> None:
     for policy in POLICIES:
         code, output = run("--part", "2", "--policy", policy)

@@ -11,9 +11,14 @@ from typing import Any
 LIBRARY = "Python's standard library only"
 
 
+def packages_of(modules: Iterable[str]) -> list[str]:
+    """The packages that these modules belong to."""
+    return sorted({name.partition(".")[0] for name in modules})
+
+
 def what_is_there(preload: Iterable[str]) -> str:
     """What graded code may import, in words; `preload` are the modules that a sheet names."""
-    more = sorted({name.partition(".")[0] for name in preload})
+    more = packages_of(preload)
     return f"{LIBRARY}, and {', '.join(more)}" if more else LIBRARY
 
 
@@ -24,7 +29,7 @@ def missing_imports(
 
     Looks into the functions of the same namespace that they call, too.
     """
-    there = {*sys.stdlib_module_names, "__main__", *(name.partition(".")[0] for name in preload)}
+    there = {*sys.stdlib_module_names, "__main__", *packages_of(preload)}
     used = {name for code in _codes(namespace, names) for name in _packages(code, namespace)}
     return sorted(used - there)
 

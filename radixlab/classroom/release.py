@@ -12,7 +12,7 @@ from pathlib import Path
 from radixlab.classroom.audit import audit
 from radixlab.classroom.build import notebook_text, student_notebook, teacher_notebook, written_in
 from radixlab.classroom.checks import PACK
-from radixlab.classroom.imports import what_is_there
+from radixlab.classroom.imports import packages_of, what_is_there
 from radixlab.classroom.packs import visible_pack
 from radixlab.classroom.sheet import BadSheet, Sheet
 from radixlab.classroom.spreadsheet import write_text
@@ -40,11 +40,11 @@ delete cells: they say which task they belong to.
 """
 
 
-INSTALL = 'python -m pip install "radixlab[lab]"'
+INSTALL = 'python -m pip install "radixlab[lab]"{more}'
 CLONE = """
 Without a release of radixlab: clone its repository and type, in its folder,
 
-    python -m pip install -e ".[lab]"
+    python -m pip install -e ".[lab]"{more}
 """
 
 
@@ -72,7 +72,7 @@ def write_student_files(
 def write_release(sheets: Sequence[Sheet], folder: Path, install: str | None = None) -> list[Path]:
     """Write the notebook and the checks of each sheet, and README.txt; returns the paths.
 
-    `install` is what README.txt says to type, if not `INSTALL`.
+    `install` is what README.txt says to type, if not `INSTALL` with what the sheets preload.
 
     Raises `BadSheet` if a sheet breaks a rule of `radixlab classroom audit`, or if anything of a
     solution, a hidden case, a mistake or a rubric would leave the house.
@@ -93,12 +93,13 @@ def write_release(sheets: Sequence[Sheet], folder: Path, install: str | None = N
 
 def _readme(sheets: Sequence[Sheet], install: str | None) -> str:
     preloaded = {module for sheet in sheets for module in sheet.preload}
+    more = "".join(f" {package}" for package in packages_of(preloaded))
     return README.format(
         sheets="\n".join(f"    {s.name}.ipynb   {s.title} ({s.total:g} points)" for s in sheets),
         first=sheets[0].name,
         names=", ".join(f"{sheet.name}.ipynb" for sheet in sheets),
-        install=install or INSTALL,
-        clone="" if install else CLONE,
+        install=install or INSTALL.format(more=more),
+        clone="" if install else CLONE.format(more=more),
         imports=what_is_there(preloaded),
         pack=PACK,
     )
