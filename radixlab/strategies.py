@@ -66,10 +66,10 @@ class SmallestKey:
             if node in self._nodes and not node.children and entry == self._entry(node):
                 break
         del self._nodes[node]
+        self._forget_stale()  # before the parent is pushed: it has this child until we return
         parent = node.parent
         if parent in self._nodes and len(parent.children) == 1:
             heappush(self._heap, self._entry(parent))
-        self._forget_stale()
         return node
 
     def _forget_stale(self) -> None:

@@ -300,3 +300,18 @@ def test_what_was_evicted_is_forgotten(name: str) -> None:
         cache.match_prefix([i, 1])
     cache.evict(800)
     assert alive() - before <= 1 + 16  # the root, and what the heap may keep
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_parent_that_becomes_a_leaf_is_not_forgotten(name: str) -> None:
+    cache = RadixCache(strategy=make_strategy(name))
+    for i in range(40):
+        for ids in ([i, 1], [i, 1, 2], [i, 1, 2, 3]):
+            held = len(ids) - 1 if len(ids) > 2 else 0
+            slots = array("i", range(3 * i, 3 * i + len(ids)))
+            assert cache.insert_prefix(ids, slots).cached_len == held
+    for i in range(195):
+        cache.match_prefix([i % 40, 1, 2, 3])
+    while cache.evictable_size:  # each node goes, though most entries are stale
+        cache.evict(1)
+    assert len(cache.strategy) == 0
