@@ -17,6 +17,7 @@ from radixlab.classroom.build import notebook_text, student_notebook
 from radixlab.classroom.collect import Found, find_submissions, student_key
 from radixlab.classroom.exports import Person, match
 from radixlab.classroom.imports import missing_imports, what_is_there
+from radixlab.classroom.release import write_release
 from radixlab.classroom.report import tell
 from radixlab.classroom.sheet import Sheet, load_sheet, parse_sheet
 from radixlab.classroom.submission import read_submission
