@@ -477,6 +477,7 @@ def test_a_runner_that_dies_ends_its_own_calls_only(monkeypatch):
     def ask(self, message):
         if message.get("args") == [8]:
             os.killpg(self._popen.pid, 9)
+            self._popen.stdout.read()  # until nobody within the sandbox is left to answer
         return real(self, message)
 
     monkeypatch.setattr(sandbox._Process, "ask", ask)

@@ -6,8 +6,12 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="needs radixlab[lab]")
+NotebookClient = pytest.importorskip("nbclient", reason="needs radixlab[lab]").NotebookClient
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = "radixlab/models/tiny-austen"
@@ -84,6 +88,59 @@ def test_the_command_of_the_installed_package_runs(installed: Path, tmp_path: Pa
     command = installed / "bin/radixlab"
     text = run(sys.executable, command, "--help", cwd=tmp_path, PYTHONPATH=str(installed))
     assert "demo" in text
+
+
+def radixlab(installed: Path, cwd: Path, *arguments: str | Path, **environment: str) -> str:
+    """What the command of the installed wheel prints; what it needs is this environment's."""
+    command = installed / "bin/radixlab"
+    return run(
+        sys.executable, command, *arguments, cwd=cwd, PYTHONPATH=str(installed), **environment
+    )
+
+
+def execute(notebook: Any, installed: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": cwd}}).execute()
+
+
+def test_the_installed_demo_proves_reuse_with_its_own_model(
+    installed: Path, tmp_path: Path
+) -> None:
+    said = radixlab(installed, tmp_path, "demo", "--part", "3")
+    assert "Cold and warm draw the same tokens." in said
+
+
+def test_the_installed_players_show_themselves_in_a_notebook(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = ["import radixlab; print(radixlab.__file__)"]
+    cells += ["radixlab.playground()", "radixlab.play('chapter')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    execute(notebook, installed, tmp_path, monkeypatch)
+    where, *shown = [cell.outputs[-1] for cell in notebook.cells]
+    assert Path(where.text.strip()).is_relative_to(installed)
+    assert all("application/vnd.jupyter.widget-view+json" in each.data for each in shown)
+
+
+def test_a_class_needs_the_installed_package_only(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "02-split" in radixlab(installed, tmp_path, "classroom", "list")
+    radixlab(installed, tmp_path, "classroom", "build", "02", "--out", "in", "--with-solutions")
+    notebook = nbformat.read(tmp_path / "in/02-split.ipynb", as_version=4)
+    solved = nbformat.read(tmp_path / "in/02-split.solutions.ipynb", as_version=4)
+    for stub in notebook.cells:
+        if "raise NotImplementedError" in stub.source and stub.cell_type == "code":
+            same = (cell for cell in solved.cells if cell.metadata == stub.metadata)
+            stub.source = next(same).source
+    execute(notebook, installed, tmp_path / "in", monkeypatch)
+    assert "✓ split_at passes" in str(notebook)
+    (tmp_path / "submissions").mkdir()
+    nbformat.write(notebook, tmp_path / "submissions/ana.ipynb")
+    options = "02", "submissions", "out"
+    radixlab(installed, tmp_path, "classroom", "grade", *options, RADIXLAB_CLASSROOM_SEED="5" * 32)
+    grades = (tmp_path / "out/grades.csv").read_text(encoding="utf-8")
+    assert "ana,10,10" in grades
 
 
 def test_the_command_without_its_extra_says_what_to_install(
