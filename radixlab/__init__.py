@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from radixlab.cache import CacheHandle, InsertResult, RadixCache
     from radixlab.engine import Engine
     from radixlab.errors import RadixLabError
-    from radixlab.gpt2 import GPT2, GPT2Runner, load_gpt2
+    from radixlab.gpt2 import GPT2, load_gpt2
     from radixlab.kv import KVPool
-    from radixlab.lifecycle import Recorder, Scenario, Step
+    from radixlab.lifecycle import Recorder, Step
     from radixlab.manager import CacheManager
     from radixlab.pool import PageAllocator
     from radixlab.request import Request, RequestState, Sampling
+    from radixlab.runner import GPT2Runner
+    from radixlab.scenarios import Scenario
     from radixlab.serving import Served, Server, serve
     from radixlab.snapshot import Snapshot, take_snapshot
     from radixlab.tokens import Namespace
@@ -35,12 +37,14 @@ _ROOMS = {
     "cache": ("CacheHandle", "InsertResult", "RadixCache"),
     "engine": ("Engine",),
     "errors": ("RadixLabError",),
-    "gpt2": ("GPT2", "GPT2Runner", "load_gpt2"),
+    "gpt2": ("GPT2", "load_gpt2"),
     "kv": ("KVPool",),
-    "lifecycle": ("Recorder", "Scenario", "Step"),
+    "lifecycle": ("Recorder", "Step"),
     "manager": ("CacheManager",),
     "pool": ("PageAllocator",),
     "request": ("Request", "RequestState", "Sampling"),
+    "runner": ("GPT2Runner",),
+    "scenarios": ("Scenario",),
     "serving": ("Served", "Server", "serve"),
     "snapshot": ("Snapshot", "take_snapshot"),
     "tokens": ("Namespace",),

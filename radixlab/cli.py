@@ -43,8 +43,9 @@ from radixlab.sweep import (
     text_curve,
 )
 from radixlab.sweep import rows as sweep_rows
+from radixlab.traces import Trace, read_trace
 from radixlab.virtual import sweep as sweep_engine
-from radixlab.workloads import WORKLOADS, Trace, read_trace
+from radixlab.workloads import WORKLOADS
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -12,18 +12,20 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from radixlab.errors import InvalidArgument, InvalidPageSize
-from radixlab.lifecycle import Step, chapter_scenario, lifecycle
+from radixlab.lifecycle import Step, lifecycle
 from radixlab.manager import CacheManager
 from radixlab.policies import make_policy
 from radixlab.request import Request
+from radixlab.scenarios import chapter_scenario
 from radixlab.strategies import make_strategy
 from radixlab.tokens import brief
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from radixlab.gpt2 import GPT2, GPT2Runner
+    from radixlab.gpt2 import GPT2
     from radixlab.kv import KVPool
+    from radixlab.runner import GPT2Runner
     from radixlab.scheduler import Chunk
 
 SENTENCES = {
@@ -213,7 +215,7 @@ def _prove(
     rounds: int,
     on_progress: Callable[[str], object],
 ) -> ReuseReport:
-    from radixlab.gpt2 import GPT2Runner
+    from radixlab.runner import GPT2Runner
 
     longest = max(len(p) for p in prompts) + new_tokens
     num_slots = len(prompts) * (longest + page_size)
@@ -293,7 +295,7 @@ class _Serving:
         kv: KVPool | None = None,
         new_tokens: int | None = None,
     ) -> list[_Served]:
-        from radixlab.gpt2 import GPT2Runner
+        from radixlab.runner import GPT2Runner
 
         if manager is None or kv is None:
             manager, kv = self.new_pool()

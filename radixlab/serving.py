@@ -13,11 +13,12 @@ import torch
 from radixlab.engine import Engine, Record, Token, Totals
 from radixlab.errors import InvalidArgument
 from radixlab.eviction import EvictionStrategy
-from radixlab.gpt2 import GPT2, GPT2Runner, load_gpt2
+from radixlab.gpt2 import GPT2, load_gpt2
 from radixlab.kv import KVPool
 from radixlab.manager import CacheManager
 from radixlab.policies import make_policy
 from radixlab.request import Request, Sampling
+from radixlab.runner import GPT2Runner
 from radixlab.scheduler import SchedulePolicy, SchedulerSettings
 from radixlab.strategies import make_strategy
 from radixlab.tokens import Namespace, TokenIds, decode

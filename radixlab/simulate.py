@@ -23,7 +23,7 @@ from radixlab.errors import InvalidArgument
 from radixlab.grid import Grid
 from radixlab.strategies import STRATEGIES, make_strategy
 from radixlab.tokens import TOKEN_BYTES, TokenIds, encode
-from radixlab.workloads import Trace
+from radixlab.traces import Trace
 
 BELADY = "belady"
 EVICTIONS = (*STRATEGIES, BELADY)

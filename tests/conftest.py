@@ -1,8 +1,9 @@
-"""How hypothesis searches, and the small model that several files compute with."""
+"""How hypothesis searches, the small model that several files compute with, and a Dask cluster."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -53,3 +54,17 @@ def hf_tiny() -> GPT2LMHeadModel:
 
     folder = weights.EMBEDDED
     return transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.fixture
+def dask_cluster() -> Iterator[object]:
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            distributed.LocalCluster(
+                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client

@@ -28,7 +28,7 @@ class Handler(SimpleHTTPRequestHandler):
 
     def __init__(self, *arguments: object, folder: Path, prefix: str) -> None:
         self.folder, self.prefix = folder, prefix
-        super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]
+        super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]  # whatever the server hands on
 
     def translate_path(self, path: str) -> str:
         if not path.startswith(self.prefix):

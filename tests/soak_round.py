@@ -14,11 +14,12 @@ from typing import NoReturn
 
 from radixlab.engine import Engine
 from radixlab.errors import RequestTooLong
-from radixlab.gpt2 import GPT2, GPT2Runner
+from radixlab.gpt2 import GPT2
 from radixlab.kv import KVPool
 from radixlab.manager import CacheManager
 from radixlab.policies import POLICIES, make_policy
 from radixlab.request import Request, RequestState, Sampling
+from radixlab.runner import GPT2Runner
 from radixlab.scheduler import Chunk, ModelRunner, SchedulerSettings
 from radixlab.strategies import STRATEGIES, make_strategy
 from radixlab.tokens import Namespace, decode

@@ -9,15 +9,10 @@ from itertools import permutations
 import pytest
 
 from radixlab.errors import DoubleFree
-from radixlab.lifecycle import (
-    Recorder,
-    Step,
-    chapter_scenario,
-    evict_and_free_scenario,
-    race_scenario,
-)
+from radixlab.lifecycle import Recorder, Step
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
+from radixlab.scenarios import chapter_scenario, evict_and_free_scenario, race_scenario
 from radixlab.snapshot import Changes, SlotMove, Snapshot, take_snapshot
 
 A = [101, 11, 12, 21, 22]

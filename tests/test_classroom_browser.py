@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +14,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from chromium import Watched, chromium, watch
+from lab import THEIRS, serve_lab
 from playwright.sync_api import Browser, Locator, expect
 from test_classroom_build import ours, secret_lines
-from test_viz_jupyterlab import SETTINGS, THEIRS, wait_for
 
 from radixlab.classroom.build import notebook_text, student_notebook, written_in
 from radixlab.classroom.checkresult import VISIBLE_ONLY
@@ -54,28 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    config = tmp_path_factory.mktemp("config")
-    (config / "settings").mkdir()
-    (config / "settings/overrides.json").write_text(json.dumps(SETTINGS))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}"]
-    command += ["--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"]
-    command += [f"--LabApp.app_settings_dir={config / 'settings'}", "--ServerApp.port_retries=0"]
-    home = {"JUPYTER_CONFIG_DIR": str(config), "PYTHONPATH": str(ROOT)}
-    home["JUPYTERLAB_WORKSPACES_DIR"] = str(config / "workspaces")
-    with (config / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=os.environ | home, start_new_session=True
-        )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            wait_for(address + "/api/status", process, config / "log")
-            yield address
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(20)
+    with serve_lab(folder, tmp_path_factory.mktemp("config")) as address:
+        yield address
 
 
 class Lab:

@@ -15,7 +15,7 @@ from radixlab.classroom.audit import audit
 from radixlab.classroom.sandbox import Call, SandboxUnavailable, run_calls
 from radixlab.classroom.sheet import Role, Sheet, find_sheets, load_sheet, parse_sheet
 from radixlab.errors import NotLocked
-from radixlab.lifecycle import race_scenario
+from radixlab.scenarios import race_scenario
 from radixlab.tokens import encode
 from radixlab.tree import RadixTree, RadixTreeNode
 from radixlab.viz import count_trees, shared_prompts

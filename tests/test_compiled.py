@@ -1,11 +1,10 @@
 """The core compiled by mypyc follows the same rules: its tests, run on it."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from shell import run
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = [
@@ -23,19 +22,6 @@ CANNOT = ("deep_copy", "names_the_code_that_did_it", "out_of_range")
 """What a compiled core can't do: be copied whole, show its source, and say which type was wrong."""
 
 pytestmark = pytest.mark.long
-
-
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    answer = subprocess.run(
-        [str(each) for each in command],
-        cwd=cwd,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    return answer.stdout
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,10 @@ import pytest
 from radixlab.cache import RadixCache
 from radixlab.errors import DoubleFree, WrongState
 from radixlab.events import BlockStored, page_hashes
-from radixlab.lifecycle import lifecycle, race_scenario
+from radixlab.lifecycle import lifecycle
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
+from radixlab.scenarios import race_scenario
 from radixlab.scheduler import Chunk, NullRunner
 from radixlab.snapshot import take_snapshot
 from radixlab.tokens import Namespace, decode, encode

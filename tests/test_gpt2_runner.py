@@ -7,10 +7,11 @@ transformers = pytest.importorskip("transformers")
 
 # Only now: without torch and transformers this file is skipped, not broken.
 from radixlab.errors import InvalidArgument  # noqa: E402
-from radixlab.gpt2 import GPT2, GPT2Runner  # noqa: E402
+from radixlab.gpt2 import GPT2  # noqa: E402
 from radixlab.kv import KVPool  # noqa: E402
 from radixlab.manager import CacheManager  # noqa: E402
 from radixlab.request import Request  # noqa: E402
+from radixlab.runner import GPT2Runner  # noqa: E402
 from radixlab.scheduler import Chunk  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")

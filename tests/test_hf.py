@@ -12,11 +12,12 @@ transformers = pytest.importorskip("transformers")
 # Only now: without torch and transformers this file is skipped, not broken.
 from radixlab.engine import Engine  # noqa: E402
 from radixlab.errors import InvalidArgument  # noqa: E402
-from radixlab.gpt2 import GPT2, GPT2Config, GPT2Runner, Span  # noqa: E402
+from radixlab.gpt2 import GPT2, GPT2Config, Span  # noqa: E402
 from radixlab.hf import HFGPT2, PrefixCopies, hf_model  # noqa: E402
 from radixlab.kv import KVPool  # noqa: E402
 from radixlab.manager import CacheManager  # noqa: E402
 from radixlab.request import Request  # noqa: E402
+from radixlab.runner import GPT2Runner  # noqa: E402
 
 SMALL = GPT2Config(layers=2, heads=2, width=32, context=64, vocab=50, inner=96)
 

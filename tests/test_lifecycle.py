@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from radixlab.cache import RadixCache
 from radixlab.errors import InvalidArgument, PoolExhausted
-from radixlab.lifecycle import SCENARIOS, Recorder, Scenario, Step, lifecycle
+from radixlab.lifecycle import Recorder, Step, lifecycle
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
+from radixlab.scenarios import SCENARIOS, Scenario
 from radixlab.scheduler import Chunk, Matched, NullRunner, fcfs, shortest_prefill_first
 from radixlab.snapshot import NodeSnapshot, RequestSnapshot, Snapshot, take_snapshot
 

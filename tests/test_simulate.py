@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import joblib
@@ -26,7 +24,8 @@ from radixlab.simulate import (
     sweep,
 )
 from radixlab.tokens import encode
-from radixlab.workloads import WORKLOADS, Job, Trace, read_trace, to_trace
+from radixlab.traces import Trace, read_trace, to_trace
+from radixlab.workloads import WORKLOADS, Job
 
 PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=12)
 
@@ -223,20 +222,6 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_sweep_in_two_processes_finds_the_same() -> None:
     assert sweep(*GRID, n_jobs=2) == sweep(*GRID)
-
-
-@pytest.fixture
-def dask_cluster() -> Iterator[object]:
-    distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with (
-            distributed.LocalCluster(
-                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            yield client
 
 
 @pytest.mark.filterwarnings("ignore")  # of Dask's own making

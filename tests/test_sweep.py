@@ -21,9 +21,10 @@ from radixlab.sweep import (
     size_name,
     text_curve,
 )
+from radixlab.traces import Trace, to_trace
 from radixlab.virtual import CostModel
 from radixlab.virtual import sweep as sweep_engine
-from radixlab.workloads import WORKLOADS, Trace, batch, closed_loop, poisson, to_trace
+from radixlab.workloads import WORKLOADS, batch, closed_loop, poisson
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -252,20 +251,6 @@ def test_a_sweep_in_two_processes_finds_the_same() -> None:
     workloads, *axes = GRID
     few = ({"chat": workloads["chat"]}, *axes)
     assert sweep(*few, n_jobs=2) == sweep(*few)
-
-
-@pytest.fixture
-def dask_cluster() -> Iterator[object]:
-    distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with (
-            distributed.LocalCluster(
-                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            yield client
 
 
 @pytest.mark.filterwarnings("ignore")  # of Dask's own making

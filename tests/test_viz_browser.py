@@ -11,7 +11,7 @@ from chromium import Watched, chromium, watch
 from playwright.sync_api import Browser, Page, expect
 from viz_world import long_life, sentence_steps
 
-from radixlab.lifecycle import SCENARIOS
+from radixlab.scenarios import SCENARIOS
 from radixlab.viz import StepPlayer, draw_pool, draw_tree, play
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from viz_world import lives
 
-from radixlab.lifecycle import SCENARIOS, Step
+from radixlab.lifecycle import Step
+from radixlab.scenarios import SCENARIOS
 from radixlab.snapshot import RequestSnapshot, Snapshot, take_snapshot
 from radixlab.tokens import brief
 

@@ -17,9 +17,10 @@ import pytest
 from viz_world import long_life, sentence_steps
 
 from radixlab.cache import RadixCache
-from radixlab.lifecycle import Step, chapter_scenario
+from radixlab.lifecycle import Step
 from radixlab.manager import CacheManager
 from radixlab.request import Request
+from radixlab.scenarios import chapter_scenario
 from radixlab.snapshot import NodeSnapshot, Snapshot, take_snapshot
 from radixlab.tokens import Namespace
 from radixlab.viz import dot, palette

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from chromium import Watched, chromium, watch
+from lab import THEIRS, serve_lab
 from playwright.sync_api import Page
 from test_viz_browser import check_controls
 
@@ -24,15 +16,8 @@ ROOT = Path(__file__).parents[1]
 CELLS = [
     "import radixlab\nradixlab.play('chapter')",
     "playground = radixlab.playground(8)\nplayground",
-    "from radixlab.lifecycle import chapter_scenario\nchapter_scenario().manager",
+    "from radixlab.scenarios import chapter_scenario\nchapter_scenario().manager",
 ]
-SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
-}
-THEIRS = re.compile(r"Tracking|favicon|ResizeObserver|willReadFrequently|Autofocus|preload")
-"""What JupyterLab itself writes to the console."""
-
 pytestmark = pytest.mark.long
 
 
@@ -44,38 +29,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
     )
     nbformat.write(notebook, folder / "player.ipynb")
-    (folder / "settings").mkdir()
-    (folder / "settings/overrides.json").write_text(json.dumps(SETTINGS))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}"]
-    command += ["--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"]
-    command += [f"--LabApp.app_settings_dir={folder / 'settings'}", "--ServerApp.port_retries=0"]
-    home = {"JUPYTER_CONFIG_DIR": str(folder / "config"), "PYTHONPATH": str(ROOT)}
-    home["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=os.environ | home, start_new_session=True
-        )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            wait_for(address + "/api/status", process, folder / "log")
-            yield address
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(20)
-
-
-def wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(240):
-        try:
-            with urllib.request.urlopen(address, timeout=5):
-                return
-        except OSError:
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.25)
-    pytest.fail(f"JupyterLab did not start: {log.read_text()}")
+    with serve_lab(folder, tmp_path_factory.mktemp("config")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from viz_world import lives, long_life, sentence_steps
 
 import radixlab
 from radixlab.errors import InvalidArgument
-from radixlab.lifecycle import SCENARIOS, Step, chapter_scenario
+from radixlab.lifecycle import Step
+from radixlab.scenarios import SCENARIOS, chapter_scenario
 from radixlab.snapshot import Snapshot
 from radixlab.viz import StepPlayer, draw_pool, play
 from radixlab.viz.frames import QUESTIONS, make_frames, picture
@@ -273,7 +274,7 @@ import sys
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 import radixlab
-from radixlab.lifecycle import chapter_scenario
+from radixlab.scenarios import chapter_scenario
 assert "radixlab.viz" not in sys.modules, "nothing is drawn yet"
 scenario = chapter_scenario()
 manager = scenario.manager

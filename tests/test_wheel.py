@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shell import run
 
 nbformat = pytest.importorskip("nbformat", reason="needs radixlab[lab]")
 NotebookClient = pytest.importorskip("nbclient", reason="needs radixlab[lab]").NotebookClient
@@ -18,19 +19,6 @@ MODEL = "radixlab/models/tiny-austen"
 MODEL_FILES = {path.name for path in (ROOT / MODEL).iterdir()}
 
 pytestmark = pytest.mark.long
-
-
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    answer = subprocess.run(
-        [str(each) for each in command],
-        cwd=cwd,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    return answer.stdout
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 from radixlab.errors import InvalidArgument
 from radixlab.simulate import replay
 from radixlab.tokens import decode, encode
+from radixlab.traces import Trace, read_prompts, read_trace, to_trace
 from radixlab.workloads import (
     WORKLOADS,
     Job,
-    Trace,
     agents,
     batch,
     chat,
@@ -23,9 +23,6 @@ from radixlab.workloads import (
     few_shot,
     poisson,
     rag,
-    read_prompts,
-    read_trace,
-    to_trace,
     tree_of_thought,
 )
 

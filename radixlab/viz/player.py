@@ -15,7 +15,8 @@ import anywidget
 import traitlets
 
 from radixlab.errors import InvalidArgument
-from radixlab.lifecycle import SCENARIOS, Recorder, Scenario, Step
+from radixlab.lifecycle import Recorder, Step
+from radixlab.scenarios import SCENARIOS, Scenario
 from radixlab.snapshot import Snapshot
 from radixlab.viz.frames import MAX_NODES, Predict, make_frames
 from radixlab.viz.theme import read_static, style_sheet
