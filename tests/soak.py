@@ -6,12 +6,18 @@
 Round after round a new engine serves seeded workloads out of a small pool, each round under another
 policy, eviction strategy and page size. Meanwhile requests are aborted wherever they are, and the
 runner fails (`tests/soak_round.py`). Each tenth round computes with the embedded GPT-2; the others
-compute nothing. In the first tenth of the time memory may grow, then no more.
+compute nothing.
+
+Memory is measured at rest: after each round, when its engine is gone and what was freed has gone
+back to the system. After `tests.soak_round.CYCLE` rounds come engines of the same sizes again, with
+other traffic. From the third cycle on, what the process occupies is compared with the
+second.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import itertools
 import json
@@ -33,21 +39,21 @@ sys.path.insert(0, str(ROOT))
 from radixlab.gpt2 import load_gpt2  # noqa: E402  # found by the path above, as all that follow
 from radixlab.serving import few_threads  # noqa: E402
 from tests.bench.__main__ import machine, versions  # noqa: E402
-from tests.soak_round import Plan, Round, make_plan  # noqa: E402
+from tests.soak_round import CYCLE, Plan, Round, make_plan  # noqa: E402
 
-ROUND_SECONDS = 40.0
+ROUND_SECONDS = 20.0
 ENDS = ("finished", "aborted", "failed")
 
 # What memory may grow by once it is warm; `tests.soak_round` says it for a single engine.
-RSS_GROWTH = 16 * 2**20  # bytes of the process: the median of the last tenth less the second's
-OBJECT_GROWTH = 100  # objects of one type, from the end of a round in the first tenth to the last
+RSS_GROWTH = 16 * 2**20  # bytes of the process: the median of the last cycle less the second's
+OBJECT_GROWTH = 100  # objects of one type, from the end of the first cycle to the end
 
 
 class Soak:
     """Rounds until the time is over, and what was seen of memory meanwhile.
 
-    Objects are counted by type at the end of each round; the counts to compare with are those at
-    the end of the last round within the first tenth.
+    `rest` has the bytes of the process after each round. Objects are counted by type after each
+    round, too; the counts to compare with are those after the first cycle.
     """
 
     def __init__(self, minutes: float, seed: int = 0, first: int = 0) -> None:
@@ -57,6 +63,7 @@ class Soak:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
         self.samples = [memory()["VmRSS"]]
+        self.rest: list[int] = []
         self.most_blocks = 0
         self.types: Counter[str] = Counter()
         self.warm_types: Counter[str] = Counter()
@@ -75,9 +82,9 @@ class Soak:
                 self.plans.append(plan := make_plan(next(self.numbers), self.seed))
                 self.play(plan)
                 self.look()
-                gc.collect()
+                self.rest.append(memory_at_rest())
                 self.types = Counter(_type_name(each) for each in gc.get_objects())
-                if not self.warm_types or self.elapsed < self.seconds / 10:
+                if len(self.rest) <= CYCLE:
                     self.warm_types = self.types
         self.seconds = self.elapsed
 
@@ -104,9 +111,8 @@ class Soak:
 
     def report(self) -> dict[str, Any]:
         """What there is to say, with the lists of what has failed or grown empty if all is well."""
-        tenth = max(1, len(self.samples) // 10)
-        second = statistics.median(self.samples[tenth : 2 * tenth] or self.samples)
-        last = statistics.median(self.samples[-tenth:])
+        second = statistics.median(self.rest[CYCLE : 2 * CYCLE] or self.rest[-1:])
+        last = statistics.median(self.rest[-CYCLE:] if len(self.rest) > 2 * CYCLE else [second])
         grown = {
             name: number - self.warm_types[name]
             for name, number in self.types.items()
@@ -122,11 +128,12 @@ class Soak:
             "hit_rate": self.counts["cached tokens"] / max(1, self.counts["prompt tokens"]),
             "resident_mib": {
                 "start": _mib(self.samples[0]),
-                "second_tenth": _mib(second),
-                "last_tenth": _mib(last),
+                "second_cycle": _mib(second),
+                "last_cycle": _mib(last),
                 "peak": _mib(memory()["VmHWM"]),
                 "allowed_growth": _mib(RSS_GROWTH),
-                "samples": [_mib(sample) for sample in self.samples],
+                "at_rest": [_mib(size) for size in self.rest],
+                "each_minute": [_mib(size) for size in self.samples],
             },
             "types_grown": grown,
             "most_blocks_grown": self.most_blocks,
@@ -143,6 +150,15 @@ def memory() -> dict[str, int]:
     status = Path("/proc/self/status")
     text = status.read_text(encoding="utf-8") if status.exists() else "VmRSS: 0 kB\nVmHWM: 0 kB"
     return {name: int(kb) * 1024 for name, kb in re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", text)}
+
+
+def memory_at_rest() -> int:
+    """Bytes that the process occupies when the C library gives back what was freed (glibc)."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    return memory()["VmRSS"]
 
 
 def sum_of(counts: Counter[str], how: str) -> int:

@@ -26,6 +26,7 @@ from radixlab.tokens import Namespace, decode
 from radixlab.workloads import WORKLOADS, Job
 from tests.world import fingerprints
 
+CYCLE = 36  # rounds, after which engines of the same sizes come again
 WARM_STEPS = 300  # of each engine, before its memory is measured for the first time
 CHECK_EVERY = 100  # steps; after each fault too
 FAULT_RATE, ABORT_RATE = 0.01, 0.05  # for each pass, and for each step
@@ -62,8 +63,9 @@ class Plan:
 
 
 def make_plan(number: int, seed: int = 0) -> Plan:
-    """Each policy, strategy, page size and workload in its turn; the rest is drawn."""
-    gpt2, turn, rng = number % 10 == 0, number + number // 10, Random(f"{seed}/{number}")
+    """Each policy, strategy, page size and workload in its turn, and the sizes of its cycle's."""
+    place = number % CYCLE
+    gpt2, turn, rng = place % 10 == 0, number + number // 10, Random(f"{seed}/{place}")
     workloads, thin = [*WORKLOADS, "mixed"], 8 if gpt2 else rng.choice((1, 2, 4))
     return Plan(
         number,
@@ -72,7 +74,7 @@ def make_plan(number: int, seed: int = 0) -> Plan:
         workloads[turn % len(workloads)],
         list(POLICIES)[turn % len(POLICIES)],
         list(STRATEGIES)[turn % len(STRATEGIES)],
-        (1, 4, 16)[turn % 3],
+        (1, 4, 16)[place % 3],
         rng.random() < 0.5,
         rng.choice((2_000, 6_000, 24_000)) // thin,
         rng.choice((4, 16, 64)),

@@ -60,7 +60,7 @@ def test_it_runs_with_a_model_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_plans_take_everything_in_turn() -> None:
     plans = [soak_round.make_plan(number) for number in range(90)]
     seen = {(p.policy, p.strategy) for p in plans} | {(p.page_size, p.workload) for p in plans}
-    assert len(seen) > 60 + 20 and sum(plan.gpt2 for plan in plans) == 9
+    assert len(seen) > 60 + 20 and sum(plan.gpt2 for plan in plans) == 10
     assert plans == [soak_round.make_plan(number) for number in range(90)]
     assert plans != [soak_round.make_plan(number, seed=1) for number in range(90)]
 
@@ -108,7 +108,15 @@ def test_the_report_says_what_ran_and_how_it_ended(
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result["ok"] and result["rounds"] >= 1 and result["counts"]["finished"]
     assert str(path) in result["command"] and result["versions"]["python"] and result["date"]
-    assert result["resident_mib"]["samples"] and "min  " in capsys.readouterr().out
+    assert result["resident_mib"]["at_rest"] and "min  " in capsys.readouterr().out
     monkeypatch.setattr(PageAllocator, "free", drop_a_page(PageAllocator.free))
     assert soak.main(command) == 1
     assert "slots are owned" in json.loads(path.read_text(encoding="utf-8"))["failures"][0]
+
+
+def test_a_process_that_grows_from_cycle_to_cycle_is_noticed() -> None:
+    run = soak.Soak(minutes=0)
+    cycle = soak_round.CYCLE
+    for growth, ok in ((0, True), (soak.RSS_GROWTH + 1, False)):
+        run.rest = [2**28] * 2 * cycle + [2**28 + growth] * cycle
+        assert run.report()["ok"] is ok
