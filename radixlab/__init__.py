@@ -10,6 +10,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from radixlab._lazy import lazy
+
 if TYPE_CHECKING:
     from radixlab.cache import CacheHandle, InsertResult, RadixCache
     from radixlab.engine import Engine
@@ -54,7 +56,7 @@ _ROOMS = {
     "viz.playground": ("playground",),
     "viz.poolsvg": ("draw_pool",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_find = lazy(__name__, _ROOMS, lambda room: "lab" if room.startswith("viz") else "model")
 
 __all__ = [
     "GPT2",
@@ -93,17 +95,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "viz":
         return importlib.import_module("radixlab.viz")
-    if name not in _ROOM_OF:
-        raise AttributeError(f"module 'radixlab' has no attribute {name!r}")
-    try:
-        room = importlib.import_module(f"radixlab.{_ROOM_OF[name]}")
-    except ModuleNotFoundError as error:
-        extra = "lab" if _ROOM_OF[name].startswith("viz") else "model"
-        hint = f"radixlab.{name} needs {error.name}: pip install 'radixlab[{extra}]'"
-        raise ModuleNotFoundError(hint, name=error.name) from error
-    value = getattr(room, name)
-    globals()[name] = value
-    return value
+    return _find(name)
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,9 @@ needed for what is drawn with them.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from radixlab._lazy import lazy
 
 if TYPE_CHECKING:
     from radixlab.viz.charts import count_trees, plot_rates, plot_trees, shared_prompts
@@ -29,7 +30,7 @@ _ROOMS = {
     "quiz": ("quiz",),
     "sandbox": ("Sandbox",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+__getattr__ = lazy(__name__, _ROOMS, lambda room: "lab")
 
 __all__ = [
     "Picture",
@@ -46,19 +47,6 @@ __all__ = [
     "shared_prompts",
     "tree_dot",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
-        raise AttributeError(f"module 'radixlab.viz' has no attribute {name!r}")
-    try:
-        room = importlib.import_module(f"radixlab.viz.{_ROOM_OF[name]}")
-    except ModuleNotFoundError as error:
-        hint = f"radixlab.viz.{name} needs {error.name}: pip install 'radixlab[lab]'"
-        raise ModuleNotFoundError(hint, name=error.name) from error
-    value = getattr(room, name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:
