@@ -19,7 +19,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from radixlab import bench
+from radixlab import __version__, bench
 from radixlab.classroom import commands as classroom
 from radixlab.demo import Growth, ReuseReport, follow_requests, grow_tree, prove_reuse
 from radixlab.errors import InvalidArgument, RadixLabError
@@ -54,12 +54,27 @@ app = typer.Typer(
     help="RadixAttention and prefix caching, in code that can be read, run and stepped through.",
 )
 
+
 WIDTH = 80
 # Colour-blind safe (Okabe-Ito), and each state has a mark of its own besides.
 MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#56B4E9")}
 PRIVATE = "#D55E00"
 app.add_typer(bench.app, name="bench")
 app.add_typer(classroom.app, name="classroom")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"radixlab {__version__}")
+        raise typer.Exit
+
+
+Version = typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+
+
+@app.callback()
+def every_command(version: Annotated[bool, Version] = False) -> None:
+    """What comes before the name of a command."""
 
 
 @app.command()

@@ -174,7 +174,7 @@ class Server:
     ) -> list[Request]:
         if isinstance(prompts, (str, bytes)):
             raise InvalidArgument("prompts", type(prompts).__name__, "a list of prompts")
-        if isinstance(max_new_tokens, int):
+        if not isinstance(max_new_tokens, Sequence):
             max_new_tokens = [max_new_tokens] * len(prompts)
         if len(max_new_tokens) != len(prompts):
             allowed = f"one number, or one for each of the {len(prompts)} prompts"

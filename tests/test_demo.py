@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from radixlab import __version__
 from radixlab.cli import app
 from radixlab.demo import follow_requests, grow_tree, prove_reuse
 from radixlab.errors import InvalidArgument, InvalidPageSize
@@ -25,6 +26,11 @@ def report() -> dict[str, Any]:
     code, output = run("--json")
     assert code == 0
     return dict(json.loads(output[output.index("{") :]))
+
+
+def test_the_command_tells_its_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"radixlab {__version__}\n")
 
 
 def test_in_exact_mode_the_logits_do_not_differ_at_all(report: dict[str, Any]) -> None:

@@ -326,6 +326,8 @@ def test_what_cannot_be_served_is_refused_before_anything_runs(small: GPT2) -> N
         server.serve([ids(5), []], 2)
     with pytest.raises(InvalidArgument, match="one number, or one for each of the 2 prompts"):
         server.serve([ids(5), ids(6)], [1])
+    with pytest.raises(InvalidArgument, match=r"max_new_tokens must be an integer, got 1\.5"):
+        server.serve([ids(5), ids(6)], 1.5)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(InvalidArgument, match="prompts must be a list of prompts, got 'str'"):
         server.serve("one text", 2)
     with pytest.raises(InvalidArgument, match="policy must be one of fcfs"):
