@@ -121,9 +121,12 @@ help: ## list the targets
 demo: env-demo ## the whole story in a terminal (DEMO_ARGS=...)
 	@"$(ENV)/bin/radixlab" demo $(DEMO_ARGS)
 
+# Without jupytext's server extension: it would write what a learner tries into the book's pages.
+PLAIN := --ServerApp.jpserver_extensions="{'jupyterlab_jupytext': False}"
+
 lab: env-lab exercises/.built ## JupyterLab, opened on the first notebook (LAB_ARGS=...)
 	@echo "The exercise sheets are in the folder exercises: begin with exercises/$(firstword $(SHEETS)).ipynb"
-	"$(PY)" -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00-start.ipynb
+	"$(PY)" -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" $(PLAIN) $(LAB_ARGS) notebooks/00-start.ipynb
 
 # Each sheet as a notebook to work in. One in which somebody has written is never overwritten.
 SHEETS := $(sort $(basename $(notdir $(wildcard book/exercises/[0-9][0-9]-*.md))))
