@@ -14,7 +14,8 @@ import pytest
 from test_classroom_build import OURS, ours
 
 from radixlab.classroom import check, checks, show
-from radixlab.classroom.checkresult import VISIBLE_ONLY, CaseResult, CheckResult, differences
+from radixlab.classroom.caseresult import CaseResult, differences
+from radixlab.classroom.checkresult import VISIBLE_ONLY, CheckResult
 from radixlab.classroom.packs import visible_pack
 from radixlab.classroom.picture import is_tree, tree_diff
 from radixlab.errors import InvalidArgument
@@ -61,6 +62,7 @@ def task(**changes: Any) -> dict[str, Any]:
         "given": [],
         "names": ["double"],
         "entry": "double",
+        "visible": ["example"],
         "driver": "",
         "parameters": ["x"],
         "cases": [
@@ -248,6 +250,7 @@ def test_an_exception_is_told_with_the_line_of_the_students_own_code(tmp_path: P
 def test_an_exception_in_what_the_check_does_afterwards_says_so() -> None:
     result = checked("cut", GIVEN + "def cut(node, position):\n    node.children = None")
     assert "It raised TypeError" in str(result) and "left behind" in str(result)
+    assert "expected:\n  root\n  └── [1]  [p7]  ref_count 2" in str(result)
 
 
 def test_an_own_exception_is_named_as_it_is() -> None:
@@ -280,7 +283,7 @@ def test_22_an_endless_loop_is_reported_and_the_kernel_lives() -> None:
     ("code", "told"),
     [
         ("import os; os._exit(0)", "ended Python itself"),
-        ("raise SystemExit", "It failed: SystemExit"),
+        ("raise SystemExit", "It raised SystemExit. It ended itself: leave out `exit()`"),
         ("return bytes(9)", "something other than numbers"),
         ("return float('nan')", "something other than numbers"),
         ("return 'x' * 3_000_000", "far too much"),
@@ -313,6 +316,116 @@ def test_a_stub_is_not_a_failure_but_not_written_yet(line: str) -> None:
     result = checked("double", f"def double(x):\n    {line}")
     assert str(result).startswith("○ double: not written yet.") and not result
     assert "○ double not checked yet" in words(result._repr_html_())
+
+
+@pytest.fixture
+def wanting(tmp_path: Path) -> Any:
+    """A check whose function should give back a value of this kind, through a driver or not."""
+
+    def wanted(kind: str, code: str, driver: str = "") -> CheckResult:
+        case = {"group": "example", "args": [2], "expected": [4], "kind": kind}
+        changes: dict[str, Any] = {"cases": [case], "driver": driver}
+        changes |= {"entry": "run_double"} if driver else {}
+        pack = PACK | {"exercises": {"double": task(**changes)}}
+        (tmp_path / "small.check.json").write_text(json.dumps(pack), encoding="utf-8")
+        return checked("double", code)
+
+    return wanted
+
+
+UNPACKS = "def run_double(x):\n    (value,) = double(x)\n    return [value]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "driver", "body", "came", "next_step"),
+    [
+        (
+            "list",
+            "",
+            "print([2 * x])",
+            "None",
+            "Is there a `return` on each way through it? `print`",
+        ),
+        ("list", UNPACKS, "print([2 * x])", "None", "Is there a `return` on each way through it?"),
+        ("list", "", "return lambda: [4]", "a function", "Did you forget the parentheses"),
+        ("list", UNPACKS, "return type(x)", "a class", "Did you forget the parentheses"),
+        ("bytes", UNPACKS, "return [2 * x, 2 * x]", "a list", "`bytes(…)` makes one of it"),
+        ("tuple", UNPACKS, "return 4", "a whole number", "Read in its docstring what it gives."),
+        ("Tensor", UNPACKS, "return 4.0", "a float", "Read in its docstring what it gives."),
+    ],
+)
+def test_a_value_of_another_kind_is_told_with_what_was_wanted_and_what_to_do(
+    wanting: Any, kind: str, driver: str, body: str, came: str, next_step: str
+) -> None:
+    result = wanting(kind, f"def double(x):\n    {body}", driver)
+    names = {"list": "a list", "tuple": "a tuple", "bytes": "bytes", "Tensor": "a tensor of torch"}
+    wanted = names[kind]
+    for text in (str(result), words(result._repr_html_()).replace(" ,", ",")):
+        text = text.replace("`", "")
+        said = f"double returned {came}, and should return {wanted}."
+        assert said in text.replace("  ", " ")
+        assert next_step.replace("`", "") in text
+        assert "expected [4]" in " ".join(text.split())
+
+
+def test_what_json_does_not_have_is_named_and_told_how_to_mend(wanting: Any) -> None:
+    lazy = wanting("list", "def double(x):\n    yield 2 * x")
+    assert "of these: there is a generator in it." in str(lazy)
+    assert "It has computed nothing yet: put it into `list(…)`" in str(lazy)
+    pair = wanting("list", "def double(x):\n    return (2 * x,)")
+    assert "`double` returned a tuple, and should return a list. `list(…)` makes" in str(pair)
+    inside = wanting("list", "def double(x):\n    return [(2, x)]")
+    assert "of these: there is a tuple in it." in str(inside)
+    assert "should return" not in str(inside)
+    odd = wanting("list", "class Odd: pass\ndef double(x):\n    return Odd()")
+    assert "there is a value of the type `Odd` in it" in str(odd)
+
+
+def test_who_returns_where_nothing_is_asked_back_is_told(wanting: Any) -> None:
+    driver = "def run_double(x):\n    row = [x]\n    double(row)\n    return row"
+    result = wanting("NoneType", "def double(row):\n    return [2 * x for x in row]", driver)
+    assert "`double` returned a list, and should return None. So it changes what it" in str(result)
+    assert wanting("NoneType", "def double(row):\n    row[0] *= 2", driver)
+
+
+def test_a_driver_that_takes_any_sequence_says_nothing_of_its_kind(wanting: Any) -> None:
+    driver = "def run_double(x):\n    return list(double(x))"
+    assert "returned a tuple" not in str(wanting("list", "def double(x): return (5,)", driver))
+    assert wanting("list", "def double(x): return (4,)", driver)
+
+
+def test_an_exception_says_what_was_expected_and_where_to_look(wanting: Any) -> None:
+    text = str(wanting("list", "def double(x):\n    return [x, 4][x]"))
+    assert "It raised IndexError: list index out of range. It asked a list for a place" in text
+    assert "Look at the last of these lines" in text
+    assert "expected  [4]" in text
+    text = str(wanting("list", "def double():\n    return [4]"))
+    assert "(when the check called your code). It used a value of the wrong kind, or too" in text
+
+
+def test_a_function_with_another_name_is_found() -> None:
+    code = "import math\ndef dubble(x):\n    return 2 * x\nclass Node: pass\n"
+    text = str(checked("double", code))
+    assert "`double` is not defined. You have defined `dubble`: if that is it, call it" in text
+    assert "Run the cell with your code first." in str(checked("double", "def count(n): return n"))
+
+
+def test_a_name_that_is_no_function_any_more_says_so() -> None:
+    text = str(checked("double", "def double(x):\n    return 2 * x\ndouble = double(3)"))
+    assert "`double` is no function any more, but a whole number" in text
+
+
+@pytest.mark.parametrize("name", ["01-longest-prefix", "02-split", "03-insert"])
+def test_packs_know_what_kind_of_value_each_function_gives(name: str) -> None:
+    wanted = {
+        "match_len": {"int"},
+        "longest_prefix": {"tuple"},
+        "split_at": {"Node"},
+        "insert": {"tuple"},
+        "repoint": {"NoneType"},
+    }
+    for exercise, one in visible_pack(ours(name))["exercises"].items():
+        assert {case["kind"] for case in one["cases"]} == wanted[exercise]
 
 
 def test_missing_names_say_which_cell_to_run() -> None:

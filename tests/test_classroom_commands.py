@@ -307,7 +307,7 @@ def test_grading_gives_tables_and_pages(graded: tuple[Path, str]) -> None:
     assert "You square. Two times three is six." in told["ben"]
     assert "look for a loop without end" in told["cleo"]
     assert "stops with ZeroDivisionError" in told["dora"]
-    assert "There is no function twice." in told["dora"]
+    assert "There is no <code>twice</code>: was it renamed or deleted?" in told["dora"]
     assert "could not be graded" in told["emil"]
     assert {path.name for path in out.iterdir()} == {
         "feedback",

@@ -5,24 +5,29 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jupytext", reason="needs radixlab[classroom]")
 
-from radixlab.classroom import grade
+from radixlab.classroom import check, grade
 from radixlab.classroom.collect import find_submissions, ignored_files, safe_name
 from radixlab.classroom.grade import AnswerKey, grade_all, grade_cells, grade_submission
+from radixlab.classroom.outcome import Outcome
+from radixlab.classroom.packs import visible_pack
+from radixlab.classroom.report import failed_cases
 from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.sandbox import SandboxUnavailable
-from radixlab.classroom.sheet import Sheet, parse_sheet
+from radixlab.classroom.sheet import Sheet, Written, parse_sheet
 from radixlab.classroom.submission import (
     MOST_BYTES,
     MOST_WORDS,
     Submission,
     read_submission,
 )
+from radixlab.classroom.words import find_answers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox runs on Linux")
 
@@ -207,20 +212,21 @@ def test_another_mistake_is_not_that_one(key):
     )
     assert (digits.points, digits.mistake) == (0, "")
     (shown,) = digits.groups[0].shown
-    assert (shown.call, shown.expected, shown.got, shown.how) == ("digits(12)", 2, 3, "")
+    assert (shown.number, shown.case["args"], shown.case["expected"]) == (2, [12], 2)
+    assert shown.outcome == Outcome("ok", 3)
 
 
 @linux
 def test_what_is_missing_is_said_plainly(key):
     (digits, counter), _ = grade_cells(key, ["class Counter: up = None"])
     assert [group.how for group in digits.groups] == [{"missing": 2}, {"missing": 3}]
-    assert {s.how for s in digits.groups[0].shown} == {"There is no function digits."}
+    assert all(s.outcome == Outcome("missing", None, "digits") for s in digits.groups[0].shown)
     assert [group.how for group in counter.groups] == [
         {"AttributeError": 1, "TypeError": 1},
         {"TypeError": 2},
     ]
     (_, counter), _ = grade_cells(key, [])
-    assert {s.how for s in counter.groups[0].shown} == {"There is no class Counter."}
+    assert all(s.outcome == Outcome("missing", None, "Counter") for s in counter.groups[0].shown)
 
 
 @linux
@@ -233,7 +239,26 @@ def test_failing_cells_are_named_by_their_number_in_the_notebook(key, tmp_path):
 @linux
 def test_a_huge_value_is_not_shown(key):
     (digits, _), _ = grade_cells(key, ["def digits(n): return [7] * 10 ** 5"])
-    assert {(s.got, s.how) for s in digits.groups[0].shown} == {(None, "more than can be shown")}
+    assert all(shown.outcome == Outcome("long") for shown in digits.groups[0].shown)
+
+
+@linux
+def test_a_visible_case_is_told_as_check_tells_it(key, sheet, tmp_path, monkeypatch):
+    """The page had words of its own."""
+    for code in ("return str(number)", "return (number,)", "return [][number]", "print(number)"):
+        code = f"def digits(number):\n    {code}"
+        (digits, _), _ = grade_cells(key, [code])
+        told = failed_cases(digits.groups[0], sheet.exercises["digits"], sheet)
+        (tmp_path / "99-digits.check.json").write_text(json.dumps(visible_pack(sheet)))
+        monkeypatch.chdir(tmp_path)
+        names = {"__name__": "__main__", "check": check}
+        exec(f"{code}\nresult = check('digits')", names)
+        for mine, theirs in zip(told, names["result"].cases, strict=True):
+            hidden = {"where": (), "hint": "", "printed": ""}  # only a notebook knows these
+            message = theirs.problem.replace(": list index out of range", "")
+            told_there = replace(theirs, **hidden, problem=message)
+            assert replace(mine, hint="") == told_there
+            assert mine.hint in ("", theirs.hint)
 
 
 @linux
@@ -262,7 +287,7 @@ class Counter:
     told = (tmp_path / "eve.json").read_text()
     hidden = [c.args[0] for cases in key.cases.values() for c in cases if not c.visible]
     digits, counter = result.exercises
-    assert [shown.got for shown in counter.groups[0].shown] == [{"n": "7 12 "}] * 2
+    assert [shown.outcome.value for shown in counter.groups[0].shown] == [{"n": "7 12 "}] * 2
     assert digits.groups[1].how == {"ValueError": 3}
     assert len(hidden) == 5 and not any(f"{number}" in told for number in hidden if number < 0)
 
@@ -286,7 +311,7 @@ def test_a_script_has_one_cell_or_more(tmp_path):
     assert found == [(1, "a = 1"), (2, "b = 2"), (3, "c = 3")]
 
 
-def test_words_are_cut_and_cleaned(tmp_path):
+def test_words_are_cut_and_cleaned(sheet, tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text(
         notebook(
@@ -297,9 +322,10 @@ def test_words_are_cut_and_cleaned(tmp_path):
             cell("two", "written-answer", "twice", "markdown"),
         )
     )
-    written = read_submission(path).written
+    questions = {name: Written(name, 1, "", "") for name in ("left", "odd", "long", "twice")}
+    written = find_answers(replace(sheet, written=sheet.written | questions), read_submission(path))
     assert len(written.pop("long")) == MOST_WORDS
-    assert written == {"left": "", "odd": "a?b", "twice": "one\n\ntwo"}
+    assert written == {"why": "", "left": "", "odd": "a?b", "twice": "one\n\ntwo"}
 
 
 NO_NOTEBOOKS = {
@@ -347,9 +373,7 @@ def test_odd_metadata_stops_nothing(odd, tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text(notebook(odd, cell(RIGHT)))
     submission = read_submission(path)
-    assert (
-        submission.cells[-1].source == RIGHT and not submission.problem and not submission.written
-    )
+    assert submission.cells[-1].source == RIGHT and not submission.problem
 
 
 def test_only_plain_files_are_read(tmp_path):

@@ -15,12 +15,12 @@ pytest.importorskip("jupytext", reason="needs radixlab[classroom]")
 
 from radixlab.classroom.build import notebook_text, student_notebook
 from radixlab.classroom.collect import Found, find_submissions, student_key
-from radixlab.classroom.exports import Person, match
 from radixlab.classroom.imports import missing_imports, what_is_there
 from radixlab.classroom.release import write_release
-from radixlab.classroom.report import tell
+from radixlab.classroom.roster import Person, match
 from radixlab.classroom.sheet import Sheet, load_sheet, parse_sheet
 from radixlab.classroom.submission import read_submission
+from radixlab.classroom.ways import tell
 from radixlab.classroom.words import ELSEWHERE, find_answers
 from radixlab.cli import app
 
@@ -326,8 +326,8 @@ def test_what_may_be_imported_is_said_in_the_notebook_and_in_the_feedback(sheet:
     only = "Python's standard library only"
     assert (what_is_there(()), what_is_there(["torch"])) == (only, f"{only}, and torch")
     assert only in student_notebook(sheet).cells[0].source
-    assert tell("ModuleNotFoundError", "double", sheet) == (
-        f"ModuleNotFoundError: graded code may import {only}"
+    assert tell("ModuleNotFoundError", "double", sheet.limits) == (
+        f"needs another module: graded code may import {only} (ModuleNotFoundError)"
     )
 
 

@@ -32,7 +32,8 @@ from radixlab.classroom.nbgrader import (
     write_course,
 )
 from radixlab.classroom.sheet import parse_sheet
-from radixlab.classroom.submission import CodeCell, Submission
+from radixlab.classroom.submission import CodeCell, Submission, read_submission
+from radixlab.classroom.words import find_answers
 
 SHEET = """\
 ---
@@ -167,6 +168,17 @@ def right(notebook: Notebook) -> None:
     cell(notebook, "written-answer", "why").source = SCRIPT
 
 
+def words_elsewhere(notebook: Notebook) -> None:
+    answer(notebook)
+    notebook.cells.append(_v4.new_code_cell("1"))
+    notebook.cells.append(_v4.new_markdown_cell("Nothing added, far away."))
+
+
+def words_in_the_question(notebook: Notebook) -> None:
+    answer(notebook)
+    cell(notebook, "written", "why").source += "\n\nNothing added, in the question."
+
+
 def untouched(notebook: Notebook) -> None:
     pass
 
@@ -255,6 +267,8 @@ def half_characters(notebook: Notebook) -> None:
 
 SUBMISSIONS = {
     right: 9.5,
+    words_elsewhere: 9.5,
+    words_in_the_question: 9.5,
     untouched: 0.0,
     mistaken: 3.0,
     shown_only: 5.5,
@@ -378,6 +392,20 @@ def test_an_answer_in_words_waits_for_a_person_and_no_answer_is_worth_nothing(co
     assert course.points("right")["why"] is None
     assert course.points("untouched")["why"] == 0
     assert course.points("not_json")["why"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.long
+@pytest.mark.parametrize("student", ["words_elsewhere", "words_in_the_question"])
+def test_an_answer_is_found_where_the_plain_path_finds_it(course, student):
+    """An answer beside its cell counted as none."""
+    sheet = parse_sheet(SHEET, NAME)
+    (path,) = (course.folder / "submitted" / student / NAME).glob("*.ipynb")
+    answers = find_answers(sheet, read_submission(path))
+    graded = nbformat.read(course.folder / "autograded" / student / NAME / path.name, as_version=4)
+    place = cell(graded, "written-answer", "why")
+    assert "Nothing added" in answers["why"] and place.source == shown_safely(answers["why"])
+    assert course.points(student)["why"] is None
 
 
 @pytest.mark.long
@@ -575,7 +603,7 @@ def test_the_release_is_filled_with_sources_alone():
     before = json.loads(json.dumps(release))
     long = "x = 1\n" * 10_000
     cells = (CodeCell(1, "own = 1", "nothing"), CodeCell(4, ADD_ALL, "add_all"), CodeCell(9, long))
-    filled = fill(release, Submission(cells, {"why": "*so*", "odd": "no"}))
+    filled = fill(release, Submission(cells), {"why": "*so*", "odd": "no"})
     own = [c for c in filled.cells if c.id.startswith("own-")]
     assert [c.id for c in own] == ["own-1", "own-9"]
     assert own[1].source.endswith(CUT) and len(own[1].source) < 21_000

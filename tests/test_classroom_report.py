@@ -13,17 +13,12 @@ from chromium import chromium, watch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radixlab.classroom.exports import (
-    Person,
-    assignment_name,
-    match,
-    read_roster,
-    write_canvas,
-    write_moodle,
-)
+from radixlab.classroom.exports import assignment_name, write_canvas, write_moodle
 from radixlab.classroom.gradebook import Gradebook, read_marks, read_results, update_marks
-from radixlab.classroom.report import advice, feedback_page, show, statistics_page, write_reports
+from radixlab.classroom.outcome import Outcome
+from radixlab.classroom.report import advice, feedback_page, statistics_page, write_reports
 from radixlab.classroom.results import ExerciseResult, GroupResult, Shown, SubmissionResult
+from radixlab.classroom.roster import Person, match, read_roster
 from radixlab.classroom.sheet import Sheet, parse_sheet
 from radixlab.classroom.spreadsheet import BadTable, harmless, plain, read_csv, write_csv
 from radixlab.classroom.summary import Summary
@@ -85,8 +80,9 @@ def sheet() -> Sheet:
     return parse_sheet(SHEET, "09-test")
 
 
-def shown(got: Any = 3) -> Shown:
-    return Shown("double(1)", 2, got, "")
+def shown(got: Any = 3, expected: Any = 2, args: Any = 1) -> Shown:
+    case = {"group": "example", "args": [args], "expected": expected}
+    return Shown(1, case, Outcome("ok", got))
 
 
 def result(
@@ -302,7 +298,8 @@ def test_feedback_says_what_was_right_what_was_not_and_what_seems_wrong(
         "3 of 5 right: no points, since a group counts as a whole",
         "2 cases: gave another value than the right one",
         "You add one. Twice means both.",
-        "double(1)",
+        "case 1</b> <code>double(1)",
+        "it gave   3\nexpected  2",
         "How often do you need <code>x</code>?",
         "Mend what the box above says",
         "not graded yet",
@@ -341,7 +338,7 @@ def test_a_failed_tree_is_drawn_beside_the_expected_one(sheet: Sheet, tmp_path: 
     ana = result("ana", "example")
     (exercise,) = ana.exercises
     first, *others = exercise.groups
-    drawn = replace(first, shown=(Shown("double(tree)", {"tree": root}, {"tree": other}, ""),))
+    drawn = replace(first, shown=(shown({"tree": other}, {"tree": root}),))
     ana = replace(ana, exercises=(replace(exercise, groups=(drawn, *others)),))
     page = feedback_page(read(sheet, tmp_path, ana), "ana")
     assert "Node [5]: ref_count is 2, expected 1." in page
@@ -362,7 +359,7 @@ def test_a_hostile_tree_harms_no_page(tree: Any, sheet: Sheet, tmp_path: Path) -
     ana = result("ana", "example")
     (exercise,) = ana.exercises
     first, *others = exercise.groups
-    hostile = replace(first, shown=(Shown("double(tree)", expected, tree, ""),))
+    hostile = replace(first, shown=(shown(tree, expected),))
     ana = replace(ana, exercises=(replace(exercise, groups=(hostile, *others)),))
     page = feedback_page(read(sheet, tmp_path, ana), "ana")
     assert "<script" not in page
@@ -377,7 +374,8 @@ def test_a_hostile_tree_harms_no_page(tree: Any, sheet: Sheet, tmp_path: Path) -
         ("memory", "wanted more than 512 MiB"),
         ("missing", "there is no function double"),
         ("NotImplementedError", "not written yet"),
-        ("ZeroDivisionError", "stopped with the exception ZeroDivisionError"),
+        ("ZeroDivisionError", "divided by zero (ZeroDivisionError)"),
+        ("PermissionError", "stopped with the exception PermissionError"),
     ],
 )
 def test_feedback_explains_how_a_case_failed(
@@ -395,7 +393,7 @@ def test_22_feedback_never_shows_a_hidden_case(sheet: Sheet, tmp_path: Path) -> 
     """Even if a result held one (jupyter/nbgrader#917)."""
     ana = result("ana", "example", "random")
     (exercise,) = ana.exercises
-    leaky = Shown(f"double({SECRET})", SECRET, SECRET, SECRET)
+    leaky = shown(SECRET, SECRET, SECRET)
     groups = tuple(replace(group, shown=(leaky,)) for group in exercise.groups if not group.visible)
     ana = replace(ana, exercises=(replace(exercise, groups=groups),))
     book = read(sheet, tmp_path, ana)
@@ -453,19 +451,30 @@ def test_a_submission_that_could_not_be_read_gets_a_page_too(sheet: Sheet, tmp_p
     bad = SubmissionResult("ana", "09-test", "key", (), problem="it is no notebook")
     book = read(sheet, tmp_path, bad)
     page = feedback_page(book, "ana")
-    assert "could not be graded: <bdi>it is no notebook</bdi>" in page
+    assert "could not be graded: it is no notebook</bdi>" in page
     assert "0 of 14 points" in page
     assert "it is no notebook" in statistics_page(book)
 
 
-def test_long_and_deep_values_are_cut(sheet: Sheet) -> None:
-    assert len(show("x" * 10**6)) < 2100
+def test_long_and_deep_values_are_cut(sheet: Sheet, tmp_path: Path) -> None:
     deep: list[Any] = []
-    for _ in range(900):
+    for _ in range(100):
         deep = [deep]
-    assert show(deep)
-    tree = {"key": [101, 11], "children": [{"key": list(range(40))}, {"key": [True, None]}]}
-    assert show(tree).splitlines()[:3] == ["{", " 'key': [101, 11],", " 'children': ["]
+    for value in ("x" * 10**6, deep, [deep] * 1000, {"x" * 10**5: 1}):
+        ana = result("ana", "example")
+        (exercise,) = ana.exercises
+        first, *others = exercise.groups
+        groups = (replace(first, shown=(shown(value, [0]), shown(0, value))), *others)
+        ana = replace(ana, exercises=(replace(exercise, groups=groups),))
+        assert len(feedback_page(read(sheet, tmp_path, ana), "ana")) < 40_000
+
+
+def test_of_many_failed_cases_some_are_shown_and_the_others_counted(
+    sheet: Sheet, tmp_path: Path
+) -> None:
+    page = feedback_page(read(sheet, tmp_path, result("ana", "example")), "ana")
+    assert page.count("<details open>") == 1
+    assert "And 1 more." in page  # two failed, one is kept
 
 
 # --- the class -----------------------------------------------------------------------------------

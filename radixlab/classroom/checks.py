@@ -17,9 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from radixlab.classroom.checkresult import CaseResult, CheckResult
-from radixlab.classroom.imports import missing_imports, what_is_there
-from radixlab.classroom.outcome import WAYS, Outcome, call_in_child, mistakes_made
+from radixlab.classroom.caseresult import CaseResult, case_result
+from radixlab.classroom.checkresult import CheckResult
+from radixlab.classroom.imports import missing_imports, own_names, what_is_there
+from radixlab.classroom.outcome import Outcome, call_in_child, mistakes_made, watch
+from radixlab.classroom.runner import odd
+from radixlab.classroom.ways import LOOK, Limits, kind_name, wrong_kind
 from radixlab.errors import InvalidArgument, RadixLabError
 
 PACK = ".check.json"
@@ -27,6 +30,8 @@ PACK = ".check.json"
 
 MOST_TIMEOUTS = 2
 """After so many cases without an end the others are not tried."""
+MOST_NAMED = 3
+"""Functions that are named in the place of a missing one."""
 
 Pack = dict[str, Any]
 
@@ -100,7 +105,7 @@ def _pack_of_ours(exercise: str) -> Pack | None:
 
 def _run(pack: Pack, exercise: str, namespace: dict[str, Any]) -> CheckResult:
     task = pack["exercises"][exercise]
-    stop = _missing(task, namespace)
+    stop = _missing(pack, task, namespace)
     cases: list[CaseResult] = []
     outcomes: list[Outcome] = []
     if not stop:
@@ -128,40 +133,47 @@ def _warning(pack: Pack, task: dict[str, Any], namespace: dict[str, Any]) -> str
     )
 
 
-def _missing(task: dict[str, Any], namespace: dict[str, Any]) -> str:
+def _missing(pack: Pack, task: dict[str, Any], namespace: dict[str, Any]) -> str:
     """What must be run first, "" if all is there."""
     if given := [name for name in task["given"] if name not in namespace]:
         return f"{', '.join(given)} is not defined. Run the cells above first, from the top."
-    if names := [name for name in task["names"] if name not in namespace]:
-        return f"{', '.join(names)} is not defined. Run the cell with your code first."
+    for name in task["names"]:
+        if name not in namespace:
+            return f"`{name}` is not defined. {_instead(pack, namespace, name)}"
+        if not callable(namespace[name]):
+            what = kind_name(type(namespace[name]).__name__)
+            return (
+                f"`{name}` is no function any more, but {what}: another cell uses the same name. "
+                "Choose another name there, then run the cell with your code again."
+            )
     return ""
+
+
+def _instead(pack: Pack, namespace: dict[str, Any], name: str) -> str:
+    """What to do if a name is missing: it may have been written with another one."""
+    tasks = pack["exercises"].values()
+    known = {each for task in tasks for each in (*task["names"], *task["given"])}
+    own = [each for each in own_names(namespace) if each not in known]
+    if not own:
+        return "Run the cell with your code first."
+    there = ", ".join(f"`{each}`" for each in own[-MOST_NAMED:])
+    return (
+        f"You have defined {there}: if that is it, call it `{name}`, as the check does, and run "
+        "its cell again. If not, run the cell with your code first."
+    )
 
 
 def _call_all(
     pack: Pack, task: dict[str, Any], namespace: dict[str, Any]
 ) -> Iterator[tuple[Outcome, CaseResult]]:
-    timeouts, groups = 0, {case["group"] for case in task["cases"]}
+    timeouts, limits = 0, Limits(pack["seconds"], pack["memory"], pack.get("preload", ()))
     for number, case in enumerate(task["cases"], 1):
         if timeouts == MOST_TIMEOUTS:
             return
         answer, printed = _call(pack, task, case["args"], namespace)
-        outcome, problem, where = _read(answer, pack)
+        outcome, told = _read(answer, task, case)
         timeouts += outcome.status == "timeout"
-        yield (
-            outcome,
-            CaseResult(
-                name=f"case {number}" + f" ({case['group']})" * (len(groups) > 1),
-                function=task["names"][0],
-                direct=task["entry"] in task["names"],
-                parameters=tuple(task["parameters"]),
-                args=tuple(case["args"]),
-                expected=case["expected"],
-                got=outcome.value,
-                problem=problem,
-                where=where,
-                printed=printed,
-            ),
-        )
+        yield outcome, case_result(task, number, case, outcome, limits, printed=printed, **told)
 
 
 def _call(
@@ -171,13 +183,16 @@ def _call(
 
     def work() -> dict[str, Any]:
         own = dict(namespace)
+        returned = watch(own, task["names"][0])
         exec(compile(task["driver"], "<driver>", "exec", dont_inherit=True), own)
         try:
-            return {"value": own[task["entry"]](*json.loads(json.dumps(args)))}
+            value = own[task["entry"]](*json.loads(json.dumps(args)))
         except MemoryError:
             raise  # nothing can be told without memory
         except Exception as error:
-            return {"raised": _tell(error, namespace)}
+            return {"raised": _tell(error, namespace), "returned": returned}
+        kind = odd(value)
+        return {"returned": returned} | ({"odd": kind} if kind else {"value": value})
 
     return call_in_child(work, pack["seconds"], pack["memory"])
 
@@ -195,18 +210,28 @@ def _tell(error: Exception, namespace: dict[str, Any]) -> dict[str, Any]:
     return {"error": builtin, "words": words, "where": where}
 
 
-def _read(answer: Outcome, pack: Pack) -> tuple[Outcome, str, tuple[str, ...]]:
-    """What came of a call: for comparing, as a sentence ("" if a value came), and where."""
+def _read(
+    answer: Outcome, task: dict[str, Any], case: dict[str, Any]
+) -> tuple[Outcome, dict[str, Any]]:
+    """What came of a call, and what else can be told of it here: of a `CaseResult`."""
     if answer.status != "ok":
-        words = WAYS.get(answer.status, f"failed: {answer.error}").format(**pack)
-        return answer, f"It {words}.", ()
-    if "value" in answer.value:
-        return Outcome("ok", answer.value["value"]), "", ()
-    raised = answer.value["raised"]
-    words = f"It raised {raised['words']}"
-    if not raised["where"]:
-        words += " (when the check looked at what your code had left behind)"
-    return Outcome("error", None, raised["error"]), words, tuple(raised["where"])
+        return answer, {}
+    said = answer.value
+    came, wanted = "".join(said["returned"]), case.get("kind", "")
+    hint = wrong_kind(task["names"][0], came, wanted)
+    if "value" in said:
+        return Outcome("ok", said["value"]), {"hint": hint if "NoneType" in (came, wanted) else ""}
+    if "odd" in said:
+        return Outcome("not json", kind=said["odd"]), {"hint": hint}
+    raised = said["raised"]
+    outcome = Outcome("error", None, raised["error"])
+    if raised["where"]:
+        told = {"where": tuple(raised["where"]), "hint": LOOK}
+        return outcome, told | {"message": raised["words"]}
+    if not came:
+        return outcome, {"message": f"{raised['words']} (when the check called your code)"}
+    after = "when the check looked at what your code had left behind"
+    return outcome, {"hint": hint, "problem": f"It raised {raised['words']}, {after}."}
 
 
 def _mistakes(task: dict[str, Any], outcomes: list[Outcome]) -> tuple[str, ...]:

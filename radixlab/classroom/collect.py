@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 
@@ -28,12 +28,16 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A student's file. `note` says why this one of several; `problem` why there is none."""
+    """A student's file. `note` says why this one of several; `problem` why there is none.
+
+    `came_as` is the name of what lay in the folder of submissions; of several, the latest.
+    """
 
     student: str
     path: Path
     note: str = ""
     problem: str = ""
+    came_as: str = ""
 
 
 def find_submissions(folder: Path, sheet: str) -> list[Found]:
@@ -77,10 +81,11 @@ def _order(path: Path) -> tuple[int, bool, str]:
 
 def _take(who: str, paths: Sequence[Path], sheet: str) -> Found:
     fitting = [path for path in paths if _fits(path, sheet)] or list(paths)
-    taken = _written_in(fitting)[-1]
+    taken, latest = _written_in(fitting)[-1], fitting[-1]
     if taken.is_dir() and not taken.is_symlink():
-        return _look_into(safe_name(who), taken, sheet)
-    return Found(safe_name(who), taken, _why(taken, fitting) if taken != fitting[-1] else "")
+        return replace(_look_into(safe_name(who), taken, sheet), came_as=latest.name)
+    note = _why(taken, fitting) if taken != latest else ""
+    return Found(safe_name(who), taken, note, came_as=latest.name)
 
 
 def _look_into(student: str, folder: Path, sheet: str) -> Found:

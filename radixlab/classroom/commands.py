@@ -6,8 +6,8 @@ Imported with the command line, so it imports nothing that a classroom needs unt
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from radixlab.classroom import SEED
+from radixlab.classroom.console import (
+    ROSTER,
+    new_table,
+    print_ignored,
+    print_paths,
+    refusals,
+    report,
+    say,
+    show_matching,
+)
 from radixlab.errors import InvalidArgument, RadixLabError
 
 if TYPE_CHECKING:
-    from radixlab.classroom.exports import Matching
     from radixlab.classroom.gradebook import Gradebook
     from radixlab.classroom.results import SubmissionResult
     from radixlab.classroom.sheet import Sheet
@@ -39,6 +46,13 @@ BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Time
 Name = Annotated[str, typer.Argument(help="A sheet: 02-split, 02, or the path of its source.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Sheets; all if none is named.")]
 Out = Annotated[Path, typer.Argument(help="The folder that `grade` wrote.")]
+Roster = Annotated[
+    Path | None,
+    typer.Option(help="The people: Canvas's gradebook, Moodle's participants, a table of yours."),
+]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="Leave out whose answers wait for points.")
+]
 
 
 class NoSeed(RadixLabError):
@@ -69,8 +83,8 @@ class System(StrEnum):
 @app.command("list")
 def show_list() -> None:
     """Show which sheets there are, and what they are worth."""
-    with _refusals() as console:
-        table = _table(["sheet", "title"], ["exercises", "in words", "points"])
+    with refusals() as console:
+        table = new_table(["sheet", "title"], ["exercises", "in words", "points"])
         for sheet in _load([]):
             counts = (len(sheet.exercises), len(sheet.written), f"{sheet.total:g}")
             table.add_row(sheet.name, sheet.title, *map(str, counts))
@@ -90,7 +104,7 @@ def build(
     ] = False,
 ) -> None:
     """Make notebooks to work in, with their visible checks beside them."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom.build import written_in
         from radixlab.classroom.release import write_student_files
 
@@ -99,10 +113,10 @@ def build(
             if written_in(notebook) and force:
                 notebook.replace(notebook.with_name(f"{notebook.name}.bak"))
             paths = write_student_files(sheet, out, with_solutions)
-            _print_paths(console, paths)
+            print_paths(console, paths)
             if notebook not in paths:
-                _say(console, f"{notebook} was left as it is: somebody works in it (see --force)")
-        _say(console, f"\nOpen with: jupyter lab {notebook}")
+                say(console, f"{notebook} was left as it is: somebody works in it (see --force)")
+        say(console, f"\nOpen with: jupyter lab {notebook}")
 
 
 @app.command()
@@ -115,13 +129,13 @@ def release(
     ] = None,
 ) -> None:
     """Make what students get; refuse if anything of a solution would leave the house."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom.release import write_release, zip_release
 
         paths = write_release(_load(sheets), out, install)
         if as_zip:
             paths.append(zip_release(paths, out.with_name(f"{out.name}.zip")))
-        _print_paths(console, paths)
+        print_paths(console, paths)
 
 
 @app.command()
@@ -143,9 +157,10 @@ def grade(
     again: Annotated[
         bool, typer.Option("--again", help="Also what was graded already and has not changed.")
     ] = False,
+    roster: Roster = None,
 ) -> None:
     """Grade all submissions of a sheet. Stopped halfway, it goes on where it was."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom.gradebook import Gradebook, read_marks
         from radixlab.classroom.results import refuse_other_sheets
 
@@ -153,34 +168,51 @@ def grade(
         _refuse_no_folder("submissions", submissions)
         refuse_other_sheets(read.name, out)
         read_marks(out / "written.csv", read)  # better to complain now than in ten minutes
+        _keep_roster(roster, out)
         if again:
             for result in (out / "results").glob("*.json"):
                 result.unlink()
         if len(seed) < SHORT_SEED:
-            _say(console, f"the seed has {len(seed)} characters: easy to guess", "yellow")
+            say(console, f"the seed has {len(seed)} characters: easy to guess", "yellow")
         if unsafe:
-            _say(console, "--unsafe: whatever students wrote runs with your rights", "yellow")
+            say(console, "--unsafe: whatever students wrote runs with your rights", "yellow")
         graded = _grade(read, submissions, out, seed, workers=workers, unsafe=unsafe)
-        _report(console, Gradebook.read(read, out), out, graded)
-        _print_ignored(console, submissions, read)
+        report(console, Gradebook.read(read, out), out, graded)
+        print_ignored(console, submissions, read)
 
 
 @app.command()
-def feedback(sheet: Name, out: Out) -> None:
+def feedback(sheet: Name, out: Out, roster: Roster = None) -> None:
     """Write tables and pages anew, with the points and comments of `written.csv`."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom.gradebook import Gradebook
 
-        _report(console, Gradebook.read(_load_one(sheet), out), out)
+        book = Gradebook.read(_load_one(sheet), out)
+        _keep_roster(roster, out)
+        report(console, book, out)
+
+
+@app.command()
+def give_back(sheet: Name, out: Out, partial: Partial = False) -> None:
+    """Write the feedback as a zip that Moodle, or Canvas, takes back, under its own names."""
+    with refusals() as console:
+        from radixlab.classroom.give_back import write_zips
+        from radixlab.classroom.gradebook import Gradebook
+
+        book = Gradebook.read(_load_one(sheet), out)
+        waiting = _waiting(console, book, book.results, "given back", partial)
+        paths, others = write_zips(book, out, [s for s in book.results if s not in waiting])
+        for student in others:
+            said = f"came neither from Moodle nor from Canvas; see {out / 'feedback'}"
+            say(console, f"not given back: {student}: {said}", "yellow")
+        print_paths(console, paths)
 
 
 @app.command()
 def export(
     sheet: Name,
     out: Out,
-    roster: Annotated[
-        Path, typer.Option(help="The people: a gradebook of Canvas, participants of Moodle, ...")
-    ],
+    roster: Roster = None,
     system: Annotated[
         System | None, typer.Option("--for", help="One form alone, not both.")
     ] = None,
@@ -188,33 +220,33 @@ def export(
         str | None,
         typer.Option(help="Canvas's column, if not as in the roster."),
     ] = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Leave out whose answers wait for points.")
-    ] = False,
+    partial: Partial = False,
 ) -> None:
     """Write grades in the forms that Canvas and Moodle import."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom import exports
         from radixlab.classroom.gradebook import Gradebook
+        from radixlab.classroom.roster import match, read_roster
         from radixlab.classroom.spreadsheet import BadTable
 
         book = Gradebook.read(_load_one(sheet), out)
-        matching = exports.match(book.results, exports.read_roster(roster))
+        if roster is None and not (out / ROSTER).exists():
+            raise InvalidArgument("--roster", "nothing", f"the people: {out} has none from before")
+        roster = roster or out / ROSTER
+        matching = match(book.results, read_roster(roster))
         if not matching.people:
             raise BadTable(roster, f"nobody in it fits any of {len(book.results)} submissions")
-        waiting = exports.hold_back(book, matching)
-        if waiting and not partial:
-            raise Unfinished(sum(len(book.ungraded(who)) for who in waiting.values()))
+        waiting = _waiting(console, book, matching.people.values(), "exported", partial)
+        ready = {who: their for who, their in matching.people.items() if their not in waiting}
+        matching = replace(matching, people=ready)
         if system != System.MOODLE:
             name = assignment or exports.assignment_name(book, roster)
             exports.write_canvas(book, matching, out / "canvas.csv", name)
-            _print_paths(console, [out / "canvas.csv"])
+            print_paths(console, [out / "canvas.csv"])
         if system != System.CANVAS:
             exports.write_moodle(book, matching, out / "moodle.csv")
-            _print_paths(console, [out / "moodle.csv"])
-        for student in waiting.values():
-            _say(console, f"not exported: {student}: has answers without points", "yellow")
-        _show_matching(console, matching)
+            print_paths(console, [out / "moodle.csv"])
+        show_matching(console, matching, "exported")
 
 
 @app.command()
@@ -222,15 +254,15 @@ def audit(
     sheets: Names = None,
 ) -> None:
     """Check sheets: solutions pass, constants earn nothing, hints don't tell, nothing leaks."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom.audit import audit as find_problems
 
         found = {sheet.name: find_problems(sheet) for sheet in _load(sheets)}
         for name, problems in found.items():
             for problem in problems:
-                _say(console, f"{name}: {problem}")
+                say(console, f"{name}: {problem}")
             if not problems:
-                _say(console, f"{name}: keeps every rule")
+                say(console, f"{name}: keeps every rule")
         if any(found.values()):
             raise typer.Exit(1)
 
@@ -241,11 +273,11 @@ def nbgrader(
     sheets: Names = None,
 ) -> None:
     """Make a course of nbgrader that grades in our sandbox."""
-    with _refusals() as console:
+    with refusals() as console:
         from radixlab.classroom.nbgrader import write_course
 
         write_course(course, _load(sheets))
-        _say(console, f"Wrote {course}")
+        say(console, f"Wrote {course}")
 
 
 # --- what commands share -------------------------------------------------------------------------
@@ -271,48 +303,29 @@ def _seed(file: Path | None) -> str:
     return seed.strip()
 
 
-@contextmanager
-def _refusals() -> Iterator[Console]:
-    """A console; whatever is refused is one sentence and exit status 1, not a traceback."""
-    errors = Console(stderr=True)
-    try:
-        yield Console(highlight=False)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("radixlab"):
-            raise
-        extra = "pip install 'radixlab[classroom]'"
-        _say(errors, f"radixlab classroom needs {error.name}: {extra}", "red")
-        raise typer.Exit(1) from None
-    except FileNotFoundError as error:
-        _say(errors, f"FileNotFoundError: there is no {error.filename}", "red")
-        raise typer.Exit(1) from None
-    except (RadixLabError, OSError, UnicodeDecodeError) as error:
-        _say(errors, f"{type(error).__name__}: {error}", "red")
-        raise typer.Exit(1) from None
+def _keep_roster(roster: Path | None, out: Path) -> None:
+    """Keep the people of the course in OUT, for the tables; refuse what can't be used."""
+    from radixlab.classroom.roster import read_roster
+    from radixlab.classroom.spreadsheet import write_bytes
+
+    kept = out / ROSTER
+    if roster or kept.exists():
+        read_roster(roster or kept)
+    if roster:
+        write_bytes(kept, roster.read_bytes())
 
 
-def _say(console: Console, text: str, style: str = "") -> None:
-    """Print text as it is: no markup, no codes for the terminal, no line that is broken."""
-    console.print(Text(_printable(text), style), soft_wrap=True)
-
-
-def _printable(text: str) -> str:
-    """Names are students' texts: what could steer a terminal is shown as a sign."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
-
-
-def _print_paths(console: Console, paths: Iterable[Path]) -> None:
-    for path in paths:
-        _say(console, str(path))
-
-
-def _table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in texts:
-        table.add_column(column, overflow="fold")
-    for column in numbers:
-        table.add_column(column, justify="right")
-    return table
+def _waiting(
+    console: Console, book: Gradebook, students: Iterable[str], done: str, partial: bool
+) -> set[str]:
+    """Whose answers wait for points. Raises `Unfinished` if they may not be left out."""
+    waiting = {student: len(book.ungraded(student)) for student in students}
+    waiting = {student: number for student, number in waiting.items() if number}
+    if waiting and not partial:
+        raise Unfinished(sum(waiting.values()))
+    for student in waiting:
+        say(console, f"not {done}: {student}: has answers without points", "yellow")
+    return set(waiting)
 
 
 def _grade(sheet: Sheet, submissions: Path, out: Path, seed: str, **options: Any) -> set[str]:
@@ -327,7 +340,7 @@ def _grade(sheet: Sheet, submissions: Path, out: Path, seed: str, **options: Any
 
         results = grade_all(sheet, submissions, out, seed, on_progress=advance, **options)
     if not results:
-        _print_ignored(Console(stderr=True), submissions, sheet)
+        print_ignored(Console(stderr=True), submissions, sheet)
         raise InvalidArgument("submissions", str(submissions), "a folder with STUDENT.ipynb, ...")
     return {result.student for result in results}
 
@@ -335,50 +348,3 @@ def _grade(sheet: Sheet, submissions: Path, out: Path, seed: str, **options: Any
 def _refuse_no_folder(name: str, folder: Path) -> None:
     if not folder.is_dir():
         raise InvalidArgument(name, str(folder), "a folder that is there")
-
-
-def _print_ignored(console: Console, submissions: Path, sheet: Sheet) -> None:
-    """Name what was not graded because it is no notebook."""
-    from radixlab.classroom.collect import ignored_files
-
-    for name in ignored_files(submissions):
-        _say(console, f"not graded: {name} (hand in {sheet.name}.ipynb)", "yellow")
-
-
-def _report(console: Console, book: Gradebook, out: Path, graded: set[str] | None = None) -> None:
-    """Write tables and pages, show the grades, and say what waits for the teacher."""
-    from radixlab.classroom.report import write_reports
-
-    write_reports(book, out)
-    tasks = book.tasks()
-    table = _table(["student"], [*tasks, f"total of {book.sheet.total:g}"])
-    for student in book.results:
-        given = [book.points(student, task) for task in tasks]
-        cells = ["open" if points is None else f"{points:g}" for points in given]
-        table.add_row(Text(_printable(student)), *cells, f"{book.total(student):g}")
-    console.print(table)
-    for student, result in book.results.items():
-        for remark in filter(None, (result.problem, result.note)):
-            _say(console, f"{student}: {remark}", "yellow")
-    for line in _remarks(book, out, graded):
-        _say(console, line)
-    _print_paths(console, [out / "grades.csv", out / "statistics.html", out / "feedback"])
-
-
-def _remarks(book: Gradebook, out: Path, graded: set[str] | None) -> Iterator[str]:
-    """What the teacher should know."""
-    if stale := sorted(set(book.results) - (graded or set(book.results))):
-        yield f"In {out}, but not handed in (any more): {', '.join(stale)}"
-    if waiting := sum(len(book.ungraded(student)) for student in book.results):
-        answers = "1 answer in words waits" if waiting == 1 else f"{waiting} answers in words wait"
-        yield f"{answers} for points: read {out / 'written.html'}, fill in"
-        yield f"{out / 'written.csv'}, then: radixlab classroom feedback {book.sheet.name} {out}"
-    for student, question in book.changed():
-        yield f"{student} has changed the answer to {question} since it was graded: look again"
-
-
-def _show_matching(console: Console, matching: Matching) -> None:
-    for student, reason in matching.unmatched.items():
-        _say(console, f"not exported: {student}: {reason}", "yellow")
-    _say(console, f"{len(matching.people)} exported; {len(matching.missing)} handed in nothing:")
-    _say(console, "; ".join(person.label for person in matching.missing) or "none")

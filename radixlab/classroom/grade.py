@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import radixlab
 from radixlab.classroom.cases import Case, is_right, make_cases, mistake_outcomes
@@ -121,10 +120,9 @@ def _grade_anew(key: AnswerKey, found: Found, results: Path, unsafe: bool) -> Su
             Submission(problem=found.problem) if found.problem else read_submission(found.path)
         )
         known = _load(file)
-        same = (student, _key(key, submission, unsafe), found.note)
-        if known and (known.student, known.key, known.note) == same:
-            return known
-        result = replace(_grade(key, student, submission, unsafe), note=found.note)
+        if not known or (known.student, known.key) != (student, _key(key, submission, unsafe)):
+            known = _grade(key, student, submission, unsafe)
+        result = replace(known, note=found.note, came_as=found.came_as)
     except Exception as error:  # ours: without a key, so that it is graded again the next time
         why = str(error) if isinstance(error, RadixLabError) else type(error).__name__
         problem = f"The grader itself failed, which is not the student's fault: {why}"
@@ -206,9 +204,9 @@ def grade_cells(
 
 def _judge(key: AnswerKey, exercise: Exercise, outcomes: list[Outcome]) -> ExerciseResult:
     cases = key.cases[exercise.id]
-    pairs = list(zip(cases, outcomes, strict=True))
+    calls = [(n, *pair) for n, pair in enumerate(zip(cases, outcomes, strict=True), 1)]
     groups = tuple(
-        _group(exercise, name, [(case, outcome) for case, outcome in pairs if case.group == name])
+        _group(exercise, name, [call for call in calls if call[1].group == name])
         for name in exercise.points
     )
     made: list[str] = []
@@ -217,21 +215,19 @@ def _judge(key: AnswerKey, exercise: Exercise, outcomes: list[Outcome]) -> Exerc
     return ExerciseResult(exercise.id, groups, made[0] if made else "")
 
 
-def _group(exercise: Exercise, name: str, pairs: list[tuple[Case, Outcome]]) -> GroupResult:
-    failed = {n: pair for n, pair in enumerate(pairs, 1) if not is_right(pair[1], pair[0])}
+def _group(exercise: Exercise, name: str, calls: list[tuple[int, Case, Outcome]]) -> GroupResult:
+    failed = {n: call for n, call in enumerate(calls, 1) if not is_right(call[2], call[1])}
     visible, most = name in exercise.visible, exercise.points[name]
-    how = Counter(_how(outcome) for _, outcome in failed.values())
+    how = Counter(_how(outcome) for _, _, outcome in failed.values())
     return GroupResult(
         name=name,
         visible=visible,
         points=0 if failed else most,
         most=most,
-        cases=len(pairs),
+        cases=len(calls),
         failed=tuple(failed),
         how=dict(sorted(how.items())),
-        shown=tuple(_show(exercise, *pair) for pair in list(failed.values())[:MOST_SHOWN])
-        if visible
-        else (),
+        shown=tuple(_show(*call) for call in list(failed.values())[:MOST_SHOWN]) if visible else (),
     )
 
 
@@ -241,13 +237,8 @@ def _how(outcome: Outcome) -> str:
     return "wrong value" if outcome.status == "ok" else outcome.status
 
 
-def _show(exercise: Exercise, case: Case, outcome: Outcome) -> Shown:
-    call = f"{exercise.id}({', '.join(map(repr, case.args))})"
-    got: Any = outcome.value
-    how = "" if outcome.status == "ok" else _how(outcome)
-    if outcome.status == "missing":
-        kind = "class" if f"class {outcome.error}" in exercise.stub else "function"
-        how = f"There is no {kind} {outcome.error}."
-    if len(json.dumps(got)) > LONGEST_SHOWN:
-        got, how = None, "more than can be shown"
-    return Shown(call[:LONGEST_SHOWN], case.expected, got, how)
+def _show(number: int, case: Case, outcome: Outcome) -> Shown:
+    if len(json.dumps(outcome.value)) > LONGEST_SHOWN:
+        outcome = Outcome("long")
+    about = {"group": case.group, "args": case.args, "expected": case.expected}
+    return Shown(number, about, outcome)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radixlab.classroom.results import ExerciseResult, SubmissionResult
+from radixlab.classroom.roster import Matching
 from radixlab.classroom.sheet import Sheet
 from radixlab.classroom.spreadsheet import BadTable, Cell, read_csv, spelled, write_csv
 
@@ -92,17 +93,31 @@ class Gradebook:
         """Whose answers have changed since the teacher graded them."""
         return [key for key, mark in self.marks.items() if mark.changed]
 
-    def write_grades(self, path: Path) -> None:
-        """One row for each student: points and maximum of each task, total, what is open."""
+    def write_grades(self, path: Path, matching: Matching | None = None) -> None:
+        """One row for each student: points and maximum of each task, total, what is open.
+
+        With people of a roster each row says who it is, and whoever handed in nothing has a row
+        with 0 points and the problem "missing".
+        """
         tasks = self.tasks()
-        header = [name for task in tasks for name in (task, f"{task} max")]
+        header = ["student", *(("name", "id", "email") if matching else ())]
+        header += [name for task in tasks for name in (task, f"{task} max")]
         rows: list[list[Cell]] = []
         for student, result in self.results.items():
             pairs = [(self.points(student, task), most) for task, most in tasks.items()]
             sums = [self.total(student), self.sheet.total]
-            waiting = " ".join(self.ungraded(student))
-            rows.append([student, *(x for p in pairs for x in p), *sums, waiting, result.problem])
-        write_csv(path, ["student", *header, "total", "max", "not graded", "problem"], rows)
+            waiting, problem = " ".join(self.ungraded(student)), result.problem
+            who: list[Cell] = []
+            if matching:
+                person = matching.person_of(student)
+                who = [person.name, person.number, person.email]
+                problem = f"{problem} {matching.unmatched.get(student, '')}".strip()
+            rows.append([student, *who, *(x for p in pairs for x in p), *sums, waiting, problem])
+        for person in matching.missing if matching else ():
+            nothing = [x for most in (*tasks.values(), self.sheet.total) for x in (0, most)]
+            who = [person.name, person.number, person.email]
+            rows.append(["", *who, *nothing, "", "missing"])
+        write_csv(path, [*header, "total", "max", "not graded", "problem"], rows)
 
 
 def read_results(sheet: Sheet, out: Path) -> dict[str, SubmissionResult]:

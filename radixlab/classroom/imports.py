@@ -34,6 +34,12 @@ def missing_imports(
     return sorted(used - there)
 
 
+def own_names(namespace: dict[str, Any]) -> list[str]:
+    """The functions and classes that the namespace's own code has defined, in order."""
+    own = [name for name, value in namespace.items() if any(_code_of(value, namespace))]
+    return [name for name in own if not name.startswith("_")]
+
+
 def _codes(namespace: dict[str, Any], names: Sequence[str]) -> Iterator[CodeType]:
     """The code of functions and classes, and of all of the namespace that it mentions."""
     waiting, seen = list(names), set[str]()

@@ -31,6 +31,7 @@ from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.sheet import Role, Sheet, parse_sheet
 from radixlab.classroom.spreadsheet import spelled
 from radixlab.classroom.submission import Submission, about_of, read_submission
+from radixlab.classroom.words import find_answers
 from radixlab.errors import RadixLabError
 
 Notebook = Any
@@ -183,7 +184,9 @@ class SubmittedExporter(NotebookExporter):
             raise BadCourse(f"{odd[0]} is no plain file: delete it, and autograde again")
         released = path_of(names | {"student": "."}, course, course.release_directory)
         release = _nbformat.read(released, as_version=4)
-        filled = fill(release, read_submission(path))
+        submission = read_submission(path)
+        answers = find_answers(sheet_of(Path(course.root), names["notebook"]), submission)
+        filled = fill(release, submission, answers)
         exported: tuple[str, Any] = self.from_notebook_node(filled, resources)  # type: ignore[no-untyped-call]  # nbconvert's
         return exported
 
@@ -199,8 +202,8 @@ LONGEST = 20_000
 CUT = "\n# ... (cut here for reading; all of it was graded)"
 
 
-def fill(release: Notebook, submission: Submission) -> Notebook:
-    """The released notebook with a student's work in it.
+def fill(release: Notebook, submission: Submission, answers: dict[str, str]) -> Notebook:
+    """The released notebook with a student's code, and answers in words, in it.
 
     Code that has no place in the release, such as a second answer, becomes a cell of its own before
     what follows it.
@@ -220,8 +223,8 @@ def fill(release: Notebook, submission: Submission) -> Notebook:
     cells = []
     for cell in release.cells:
         exercise = about_of(cell).get("exercise", "")
-        if _is(cell, WORDS) and submission.written.get(exercise):
-            cell.source = shown_safely(spelled(submission.written[exercise]))
+        if _is(cell, WORDS) and answers.get(exercise):
+            cell.source = shown_safely(spelled(answers[exercise]))
         cells += [*(before[exercise] if _is(cell, Role.ANSWER) else []), cell]
     release.cells = cells + own
     return release
@@ -276,17 +279,31 @@ def _refuse_another(release: Notebook, sheet: Sheet) -> None:
 
 def answer_key(course: Path, name: str) -> AnswerKey:
     """What a course's sheet is graded with. Raises `BadCourse` if sheet or seed are not there."""
-    path, seed = course / "sheets" / f"{name}.md", os.environ.get(SEED, "").strip()
+    seed = os.environ.get(SEED, "").strip()
     if not seed:
         raise BadCourse(f"set {SEED} to your seed: hidden cases are made from it")
+    return _make_key(sheet_text(course, name), name, seed)
+
+
+def sheet_of(course: Path, name: str) -> Sheet:
+    """A course's sheet. Raises `BadCourse` if it is not there."""
+    return _parse(sheet_text(course, name), name)
+
+
+def sheet_text(course: Path, name: str) -> str:
+    """The source of a course's sheet. Raises `BadCourse` if it is not there."""
+    path = course / "sheets" / f"{name}.md"
     if not path.exists():
         raise BadCourse(f"{path} is not there, and only sheets of radixlab can be graded here")
-    return _make_key(path.read_text(encoding="utf-8"), name, seed)
+    return path.read_text(encoding="utf-8")
 
 
 @functools.lru_cache(maxsize=2)
 def _make_key(text: str, name: str, seed: str) -> AnswerKey:
-    return AnswerKey.make(parse_sheet(text, name), seed)
+    return AnswerKey.make(_parse(text, name), seed)
+
+
+_parse = functools.lru_cache(maxsize=2)(parse_sheet)
 
 
 def check_output(sheet: Sheet, result: SubmissionResult, exercise: str) -> Notebook:

@@ -6,14 +6,18 @@ import builtins
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, Literal, cast
 
 from radixlab.classroom import runner
+from radixlab.classroom.ways import KINDS
 
 Json = Any
 """What JSON can say: None, bool, int, float, str, lists, dicts with str keys."""
-Status = Literal["ok", "error", "timeout", "memory", "ended", "too big", "not json", "missing"]
+Status = Literal[
+    "ok", "error", "timeout", "memory", "ended", "too big", "long", "not json", "missing"
+]
 
 SAID = ("ok", "error", "memory", "missing", "not json", "too big")
 """What a child can say of itself."""
@@ -22,30 +26,24 @@ MOST_NESTED = 100
 TOLERANCE = 1e-5
 """Floats agree within this part of the larger one, or this much."""
 
-WAYS = {
-    "timeout": "did not come back within {seconds:g} s of computing: look for a loop without end",
-    "memory": "wanted more than {memory} MiB of memory",
-    "ended": "ended Python itself, by an exit or a crash",
-    "too big": "gave back far too much",
-    "not json": "gave back something other than numbers, texts, lists and dictionaries of these",
-}
-"""What a call did that gave no value, by its status; the limits are the sheet's."""
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a call: a value that JSON can say, or how it failed.
 
     `error` is the name of the builtin exception that was raised (or of its nearest base), never a
-    message; for "missing" it is the name that the student has not defined.
+    message; for "missing" it is the name that the student has not defined. `kind` is for "not json"
+    the name of the type that JSON does not have, "" if not known. "long" is nothing that happened:
+    the value was too long to be kept.
     """
 
     status: Status
     value: Json = None
     error: str = ""
+    kind: str = field(default="", compare=False)
 
 
-# --- reading them --------------------------------------------------------------------------------
+# --- making and reading them ---------------------------------------------------------------------
 
 
 def call_in_child(
@@ -62,6 +60,26 @@ def call_in_child(
 
     status, raw, printed = runner.fork(work, seconds, memory_mib, locked_up=False)
     return understand(status, raw.decode("utf-8", "replace"))[0], printed
+
+
+def watch(names: dict[str, Any], name: str) -> list[str]:
+    """Put a function that is watched in the place of the one of this name.
+
+    The list that comes back holds the type of what it returned last; nothing while it runs, or if
+    it raised.
+    """
+    returned: list[str] = []
+    function = names.get(name)
+    if isinstance(function, FunctionType):
+
+        def watched(*args: Any, **named: Any) -> Any:
+            returned.clear()
+            value = function(*args, **named)
+            returned.append(type(value).__name__)
+            return value
+
+        names[name] = watched
+    return returned
 
 
 def understand(status: str, raw: str) -> tuple[Outcome, list[tuple[int, str]]]:
@@ -96,6 +114,9 @@ def _outcome(said: dict[str, Json]) -> Outcome:
         return Outcome("ok", said.get("value"))
     if status == "missing":
         return Outcome("missing", None, str(error))
+    if status == "not json":
+        kind = said.get("kind")
+        return Outcome(status, kind=kind if type(kind) is str and kind in KINDS else "")
     return Outcome(status, None, _known_exception(error) if status in ("error", "memory") else "")
 
 

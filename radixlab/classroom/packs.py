@@ -11,8 +11,9 @@ from typing import Any
 
 from radixlab.classroom.cases import Case, is_right, make_cases
 from radixlab.classroom.leaks import refuse_leaks
-from radixlab.classroom.outcome import Outcome, call_in_child
+from radixlab.classroom.outcome import Outcome, call_in_child, watch
 from radixlab.classroom.sheet import Exercise, Role, Sheet
+from radixlab.classroom.ways import KINDS
 
 
 def visible_pack(sheet: Sheet, only: str | None = None) -> dict[str, Any]:
@@ -40,14 +41,24 @@ def visible_pack(sheet: Sheet, only: str | None = None) -> dict[str, Any]:
 
 def _pack(sheet: Sheet, exercise: Exercise) -> dict[str, Any]:
     cases = make_cases(sheet, exercise)
-    return {
+    return task_of(exercise) | {
         "given": _given_before(sheet, exercise),
+        "driver": _drivers(sheet, exercise),
+        "cases": [
+            {"group": c.group, "args": c.args, "expected": c.expected, "kind": kind}
+            for c, kind in zip(cases, _kinds(sheet, exercise, cases), strict=True)
+        ],
+        "mistakes": list(_mistakes(sheet, exercise, cases)),
+    }
+
+
+def task_of(exercise: Exercise) -> dict[str, Any]:
+    """What to call an exercise's cases and their arguments, part of its pack."""
+    return {
         "names": list(exercise.names),
         "entry": exercise.entry,
-        "driver": _drivers(sheet, exercise),
+        "visible": list(exercise.visible),
         "parameters": _parameters(exercise),
-        "cases": [{"group": c.group, "args": c.args, "expected": c.expected} for c in cases],
-        "mistakes": list(_mistakes(sheet, exercise, cases)),
     }
 
 
@@ -59,15 +70,32 @@ def _mistakes(sheet: Sheet, exercise: Exercise, cases: list[Case]) -> Iterator[d
             yield {"message": wrong.message, "outcomes": [asdict(outcome) for outcome in outcomes]}
 
 
-def _try(sheet: Sheet, exercise: Exercise, source: str, case: Case) -> Outcome:
-    """One call of the teacher's own code in a child: no new Python has to start for it."""
+def _kinds(sheet: Sheet, exercise: Exercise, cases: list[Case]) -> Iterator[str]:
+    """The type of what the solution returns in each case; "" for a type of its own."""
+    known = {*KINDS, *_given(sheet.given)}
+    others = [e.solution for e in sheet.exercises.values() if e.id != exercise.id]
+    source = "\n\n".join([*others, exercise.solution])
+    for case in cases:
+        returned = _try(sheet, exercise, source, case, kind_only=True).value
+        yield returned[-1] if returned and returned[-1] in known else ""
+
+
+def _try(
+    sheet: Sheet, exercise: Exercise, source: str, case: Case, kind_only: bool = False
+) -> Outcome:
+    """One call of the teacher's own code in a child: no new Python has to start for it.
+
+    With `kind_only` what comes is what `watch` says of it.
+    """
     given = _given(sheet.given)
 
     def work() -> Any:
         names = dict(given)
-        for part in (source, _drivers(sheet, exercise)):
-            exec(compile(part, "<mistake>", "exec", dont_inherit=True), names)
-        return names[exercise.entry](*json.loads(json.dumps(case.args)))
+        exec(compile(source, "<mistake>", "exec", dont_inherit=True), names)
+        returned = watch(names, exercise.names[0]) if kind_only else []
+        exec(compile(_drivers(sheet, exercise), "<driver>", "exec", dont_inherit=True), names)
+        result = names[exercise.entry](*json.loads(json.dumps(case.args)))
+        return returned if kind_only else result
 
     return call_in_child(work, sheet.seconds, sheet.memory)[0]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from radixlab.classroom.checks import PACK
 from radixlab.classroom.imports import packages_of, what_is_there
 from radixlab.classroom.packs import visible_pack
 from radixlab.classroom.sheet import BadSheet, Sheet
-from radixlab.classroom.spreadsheet import write_text
+from radixlab.classroom.spreadsheet import write_text, write_zip
 
 README = """\
 Exercise sheets
@@ -107,9 +106,5 @@ def _readme(sheets: Sequence[Sheet], install: str | None) -> str:
 
 def zip_release(paths: Sequence[Path], archive: Path) -> Path:
     """Put the files into a zip, below a folder of its name. The same files, the same bytes."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(paths):
-            entry = zipfile.ZipInfo(f"{archive.stem}/{path.name}", (1980, 1, 1, 0, 0, 0))
-            entry.external_attr = 0o644 << 16
-            file.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    write_zip(archive, {f"{archive.stem}/{path.name}": path.read_bytes() for path in paths})
     return archive

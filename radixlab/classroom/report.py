@@ -6,7 +6,7 @@ never HTML; of hidden cases it says how many failed, and how, but never with wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,37 +15,22 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from radixlab.classroom import outcome
-from radixlab.classroom.checkresult import differences, style
+from radixlab.classroom.caseresult import CaseResult, case_result
+from radixlab.classroom.checkresult import case_text, cases_html, style
 from radixlab.classroom.gradebook import Gradebook
 from radixlab.classroom.imports import what_is_there
-from radixlab.classroom.picture import TreeDiff, is_tree, tree_diff
-from radixlab.classroom.results import ExerciseResult, GroupResult, Shown
+from radixlab.classroom.packs import task_of
+from radixlab.classroom.results import ExerciseResult, GroupResult, SubmissionResult
+from radixlab.classroom.roster import Matching
 from radixlab.classroom.sheet import Exercise, Sheet
 from radixlab.classroom.spreadsheet import write_text
 from radixlab.classroom.summary import SHARES, Summary, plot_failures, plot_points
-
-LONGEST = 2000
-"""A value on a page is cut after so many characters."""
-
-WAYS = outcome.WAYS | {
-    "wrong value": "gave another value than the right one",
-    "missing": "there is no function {exercise}: was it renamed or deleted?",
-    "NotImplementedError": "not written yet: NotImplementedError is still raised there",
-    "AttributeError": "asked an object for something that it does not have (AttributeError)",
-    "IndexError": "asked a list for a place that it does not have (IndexError)",
-    "KeyError": "asked a dictionary for a key that it does not have (KeyError)",
-    "ModuleNotFoundError": "ModuleNotFoundError: graded code may import {imports}",
-    "NameError": "used a name that is not defined (NameError)",
-    "RecursionError": "called itself without an end (RecursionError)",
-    "TypeError": "used a value of the wrong kind, or too many or few arguments (TypeError)",
-}
-"""How a case failed, as a sentence; the keys are those of `GroupResult.how`."""
+from radixlab.classroom.ways import tell
 
 
-def write_reports(book: Gradebook, out: Path) -> None:
+def write_reports(book: Gradebook, out: Path, matching: Matching | None = None) -> None:
     """Write `grades.csv`, `feedback/STUDENT.html`, `statistics.html` and `written.html`."""
-    book.write_grades(out / "grades.csv")
+    book.write_grades(out / "grades.csv", matching)
     for student in book.results:
         write_text(out / "feedback" / f"{student}.html", feedback_page(book, student))
     write_text(out / "statistics.html", statistics_page(book))
@@ -89,29 +74,38 @@ def verdict(group: GroupResult) -> str:
 def ways(group: GroupResult, exercise: str, sheet: Sheet) -> Iterator[str]:
     """How its cases failed, in sentences, the most frequent way first."""
     for way, count in sorted(group.how.items(), key=lambda item: (-item[1], item[0])):
-        yield f"{count} {'case' if count == 1 else 'cases'}: {tell(way, exercise, sheet)}"
+        yield f"{count} {'case' if count == 1 else 'cases'}: {tell(way, exercise, sheet.limits)}"
 
 
-def tell(way: str, exercise: str, sheet: Sheet) -> str:
-    """How a case failed, as a sentence."""
-    if way not in WAYS:
-        return f"stopped with the exception {way}" if way.isidentifier() else way
-    imports = what_is_there(sheet.preload)
-    limits = {"seconds": sheet.seconds, "memory": sheet.memory}
-    return WAYS[way].format(exercise=exercise, imports=imports, **limits)
+def failed_cases(group: GroupResult, exercise: Exercise, sheet: Sheet) -> list[CaseResult]:
+    """The visible cases of a group that failed, as `check` has them."""
+    task = task_of(exercise)
+    return [
+        case_result(task, each.number, each.case, each.outcome, sheet.limits)
+        for each in group.shown
+        if group.visible
+    ]
 
 
-def came_back(case: Shown) -> bool:
-    """Whether a case that failed gave a value at all."""
-    return case.got is not None or case.how in ("", "wrong value")
-
-
-def trees(case: Shown) -> list[TreeDiff]:
-    """Pairs of trees in which the value differs from the expected one, if they are small."""
-    if len(repr(case.got)) > LONGEST:
-        return []
-    found = differences(case.got, case.expected)
-    return [tree_diff(got, wanted) for _, got, wanted in found if is_tree(got) and is_tree(wanted)]
+def notes(sheet: Sheet, result: SubmissionResult) -> Iterator[str]:
+    """What is to be said of the file as a whole, and of cells that fail."""
+    if result.problem:
+        yield f"Your file could not be graded: {result.problem}"
+    if result.note:
+        yield result.note
+    for number, name in result.cells:
+        stops = f"Code cell {number} of your notebook stops with {name}"
+        if name == "ModuleNotFoundError":
+            yield (
+                f"{stops}, so what it defines is missing: graded code may import "
+                f"{what_is_there(sheet.preload)}. Write it without the other module, or delete the "
+                "import."
+            )
+        else:
+            yield (
+                f"{stops} when it is run from top to bottom, so what it defines may be missing. "
+                "Restart the kernel, run all cells, and mend the first that fails."
+            )
 
 
 def advice(exercise: Exercise, result: ExerciseResult | None) -> Iterator[str]:
@@ -136,27 +130,6 @@ def advice(exercise: Exercise, result: ExerciseResult | None) -> Iterator[str]:
         yield "Read the hints again, one at a time."
 
 
-def show(value: Any, indent: int = 0) -> str:
-    """A value as Python writes it: on one line, or with a line for each part."""
-    try:
-        line = repr(value)
-        if len(line) > LONGEST:
-            return line[:LONGEST] + " …"
-        return line if len(line) + indent <= 72 else _broken(value, line, indent)
-    except RecursionError:
-        return "(nested too deeply to be shown)"
-
-
-def _broken(value: Any, line: str, indent: int) -> str:
-    inner = "\n" + " " * (indent + 1)
-    if isinstance(value, dict) and value:
-        parts = [f"{key!r}: {show(part, indent + 1)}" for key, part in value.items()]
-        return "{" + inner + f",{inner}".join(parts) + "}"
-    if isinstance(value, list) and any(isinstance(part, list | dict) for part in value):
-        return "[" + inner + f",{inner}".join(show(part, indent + 1) for part in value) + "]"
-    return line
-
-
 @cache
 def _environment() -> Environment:
     pages = Environment(
@@ -167,16 +140,17 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     text = MarkdownIt("commonmark", {"html": False}).enable("table")
-    pages.filters |= {
+    filters: dict[str, Callable[..., str]] = {
         "points": lambda number: f"{number:g}",
         "inline": lambda source: Markup(text.renderInline(source)),
         "markdown": lambda source: Markup(text.render(source)),
-        "show": show,
+        "as_html": lambda cases: Markup(cases_html(cases)),
+        "as_text": case_text,
         "verdict": verdict,
     }
-    pages.globals |= {"ways": ways, "tell": tell, "came_back": came_back, "trees": trees}
-    pages.globals |= {"what_is_there": what_is_there}
-    pages.globals |= {"advice": advice, "picture_style": Markup(style())}
+    pages.filters |= filters
+    pages.globals |= {"ways": ways, "failed_cases": failed_cases, "notes": notes, "advice": advice}
+    pages.globals |= {"picture_style": Markup(style())}
     return pages
 
 

@@ -10,17 +10,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from radixlab.classroom.outcome import Json, Outcome
 from radixlab.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A visible case that failed; `got` is None and `how` says why if nothing came back."""
+    """A visible case that failed, and what came of it: `check` shows the same.
 
-    call: str
-    expected: Any
-    got: Any
-    how: str
+    `number` counts the exercise's visible cases from 1; `case` has `group`, `args` and `expected`.
+    """
+
+    number: int
+    case: dict[str, Json]
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class SubmissionResult:
 
     `key` is a digest of submission, sheet, seed and version: with the same key nothing is graded
     again. `cells` names the cells that failed as (number, builtin exception). `written` has the
-    answers in words, by question; `note` says which of several files was taken, and why.
+    answers in words, by question; `note` says which of several files was taken, and why. `came_as`
+    is the name of the file or folder that was handed in, as Moodle and Canvas know it.
     """
 
     student: str
@@ -71,6 +75,7 @@ class SubmissionResult:
     cells: tuple[tuple[int, str], ...] = ()
     problem: str = ""
     note: str = ""
+    came_as: str = ""
 
     @property
     def points(self) -> float:
@@ -105,7 +110,7 @@ def _exercise(data: dict[str, Any]) -> ExerciseResult:
 
 
 def _group(data: dict[str, Any]) -> GroupResult:
-    shown = tuple(Shown(**case) for case in data["shown"])
+    shown = tuple(Shown(**one | {"outcome": Outcome(**one["outcome"])}) for one in data["shown"])
     return GroupResult(**data | {"failed": tuple(data["failed"]), "shown": shown})
 
 

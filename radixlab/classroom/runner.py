@@ -26,6 +26,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
 try:
@@ -64,29 +65,33 @@ def report(function: Callable[[], object], cells: list[Any]) -> bytes:
         said |= _failure(error)
     else:
         said |= {"status": "ok", "value": value}
+    kind, status = "", "too big"
     try:
-        if not _is_plain(said):
+        if kind := odd(said):
             raise ValueError
         answer = json.dumps(said, allow_nan=False).encode()
         if len(answer) <= MOST_ANSWER:
             return answer
-        status = "too big"
     except RecursionError:
-        status = "too big"
-    except MemoryError:
-        status = "memory"
-    except ValueError:  # NaN, infinity, an integer of thousands of digits
-        status = "not json"
-    return json.dumps({"status": status, "cells": cells}).encode()
+        pass
+    except (MemoryError, ValueError) as error:  # or an integer of thousands of digits
+        status = "memory" if isinstance(error, MemoryError) else "not json"
+    return json.dumps({"status": status, "cells": cells, "kind": kind}).encode()
 
 
-def _is_plain(value: object) -> bool:
-    """Whether it is made of JSON's own types; what only looks like them does not count."""
+def odd(value: object) -> str:
+    """The type of the first part that JSON itself does not have, "" if there is none.
+
+    "key" is a key that is no text, "nan" a float that is no number.
+    """
     if type(value) is dict:
-        return all(type(key) is str and _is_plain(part) for key, part in value.items())
+        is_plain = all(type(key) is str for key in value)
+        return next(filter(None, map(odd, value.values())), "") if is_plain else "key"
     if type(value) is list:
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, str)
+        return next(filter(None, map(odd, value)), "")
+    if type(value) is float and not math.isfinite(value):
+        return "nan"
+    return "" if value is None or type(value) in (bool, int, float, str) else type(value).__name__
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -385,10 +390,7 @@ def _say(answers: BinaryIO, **message: str) -> None:
 
 def _serve(lesson: Lesson, call: dict[str, Any], seconds: float, memory: int) -> tuple[str, bytes]:
     failed: list[Any] = []
-
-    def work() -> bytes:
-        return report(lambda: lesson.call(**call, failed=failed), failed)
-
+    work = partial(report, partial(lesson.call, **call, failed=failed), failed)
     return fork(work, seconds, memory, locked_up=True)[:2]
 
 

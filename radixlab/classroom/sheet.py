@@ -15,6 +15,7 @@ from typing import Any
 
 import jupytext
 
+from radixlab.classroom.ways import Limits
 from radixlab.errors import InvalidArgument, RadixLabError
 
 PACKAGE = Path(__file__).resolve().parent
@@ -141,6 +142,11 @@ class Sheet:
         return sum(e.total for e in self.exercises.values()) + sum(
             w.points for w in self.written.values()
         )
+
+    @property
+    def limits(self) -> Limits:
+        """What a call may take and import."""
+        return Limits(self.seconds, self.memory, self.preload)
 
     @staticmethod
     def read(path: Path) -> Sheet:

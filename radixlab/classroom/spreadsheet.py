@@ -1,10 +1,15 @@
-"""CSV files that spreadsheets read and write, with cells that none of them takes for a formula."""
+"""CSV files that spreadsheets read and write, with cells that none of them takes for a formula.
+
+And how any file is written: at once or not at all.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from radixlab.errors import RadixLabError
@@ -43,10 +48,26 @@ def spelled(text: str) -> str:
 
 def write_text(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file at once or not at all, and its folders."""
+    write_bytes(path, spelled(text).encode(encoding))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file at once or not at all, and its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(".part")  # the name may be as long as a name can be
-    part.write_bytes(spelled(text).encode(encoding))
+    part.write_bytes(content)
     part.replace(path)
+
+
+def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a zip of these files at once or not at all. The same files give the same bytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sorted(files.items()):
+            entry = zipfile.ZipInfo(spelled(name), (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+    write_bytes(path, content.getvalue())
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
@@ -69,10 +90,12 @@ def _short(cell: Cell) -> Cell:
 def read_csv(path: Path, needed: Iterable[str] = ()) -> list[dict[str, str]]:
     """The rows of a table by the names of its header, which must have all that are needed.
 
-    Commas, semicolons and tabs are all understood. Raises `BadTable`, or OSError.
+    Commas, semicolons and tabs are all understood, and the mark and the line `sep=;` with which
+    spreadsheets begin. Raises `BadTable`, or OSError.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
+        text = re.sub(r"^sep=.\r?\n", "", text)
         first, *rest = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
     except UnicodeDecodeError:
         raise BadTable(path, 'is not in UTF-8: save it as "CSV UTF-8"') from None
@@ -90,5 +113,5 @@ def read_csv(path: Path, needed: Iterable[str] = ()) -> list[dict[str, str]]:
 
 
 def _delimiter(text: str) -> str:
-    line = text.partition("\n")[0]
+    line = re.sub('"[^"]*"', "", text.partition("\n")[0])  # of a name what is in quotes
     return max(",;\t", key=line.count)

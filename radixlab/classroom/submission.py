@@ -7,11 +7,11 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from radixlab.classroom.build import PLACEHOLDER, WORDS, digest_of
+from radixlab.classroom.build import PLACEHOLDER, digest_of
 from radixlab.classroom.sheet import Role
 
 MOST_BYTES = 2_000_000
@@ -45,15 +45,14 @@ class TextCell:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a student handed in: the code cells that count, and the answers in words by question.
+    """What a student handed in: the code cells that count, and all cells of a notebook as `texts`.
 
-    `written` is what stands in the cells for it, `texts` all cells of a notebook, in which `words`
-    looks for more. `sheet` is what the notebook says it belongs to, `digest` the SHA-256 of the
-    file. `problem` is a sentence for the student if the file could not be read, else "".
+    `words.find_answers` finds the answers in these. `sheet` is what the notebook says it belongs
+    to, `digest` the SHA-256 of the file. `problem` is a sentence for the student if the file could
+    not be read, else "".
     """
 
     cells: tuple[CodeCell, ...] = ()
-    written: dict[str, str] = field(default_factory=dict)
     texts: tuple[TextCell, ...] = ()
     sheet: str = ""
     digest: str = ""
@@ -123,6 +122,8 @@ def glance(path: Path) -> tuple[str, bool]:
 
 
 def _notebook_data(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise _Unreadable("The file is empty: hand in the notebook itself.")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -136,7 +137,6 @@ def _notebook_data(text: str) -> dict[str, Any]:
 def _notebook(text: str, digest: str) -> Submission:
     data = _notebook_data(text)
     code: list[CodeCell] = []
-    written: dict[str, str] = {}
     texts: list[TextCell] = []
     number = 0
     for kind, source, about in map(_cell, data["cells"]):
@@ -146,12 +146,9 @@ def _notebook(text: str, digest: str) -> Submission:
         texts.append(TextCell(source, kind == "code", str(role or ""), exercise))
         if kind == "code" and (not about or role == Role.ANSWER):
             code.append(CodeCell(number, source, exercise))
-        if role == WORDS and exercise:
-            written[exercise] = f"{written.get(exercise, '')}\n\n{own_words(source)}".strip()
     sheet = about_of(data).get("sheet")
     return Submission(
         cells=tuple(code),
-        written={exercise: words[:MOST_WORDS] for exercise, words in written.items()},
         texts=tuple(texts),
         sheet=sheet if type(sheet) is str else "",
         digest=digest,
