@@ -122,6 +122,37 @@ def test_23_keys_work_only_while_focused_and_the_page_does_not_scroll(
     assert at(page) == 1, "keys with Ctrl are the browser's"
 
 
+PLAIN = (".rl-title", ".rl-step", ".rl-books", ".rl-tree", ".rl-code figcaption", ".rl-where")
+"""Places in a player that are no controls."""
+
+
+def check_clicks(page: Page) -> None:
+    """After a click on whatever is no control the keys step, and nothing scrolls."""
+    player = page.locator(".rl-player")
+    for place in PLAIN:
+        player.locator(place).first.click(position={"x": 3, "y": 3})
+        top = player.bounding_box()
+        for key, step in [("End", 16), ("Home", 1), ("ArrowDown", 2), ("ArrowLeft", 1)]:
+            page.keyboard.press(key)
+            assert at(page) == step, f"{key} after a click on {place}"
+        assert player.bounding_box()["x"] == top["x"] and player.bounding_box()["y"] == top["y"]
+    for button, key, step in [("Last step", "ArrowUp", 15), ("First step", "ArrowRight", 2)]:
+        page.get_by_role("button", name=button).click()
+        page.keyboard.press(key)
+        assert at(page) == step, f"{button} can't be pressed again, and has kept the focus"
+    player.locator(".rl-caption").dblclick()
+    assert page.evaluate("getSelection().toString()"), "text can still be selected"
+    page.get_by_role("button", name="First step").click()
+
+
+def test_a_click_on_plain_text_gives_the_keys_to_the_player(
+    open_page: functools.partial[Watched],
+) -> None:
+    page = open_page("chapter", viewport={"width": 1280, "height": 500}).page
+    page.add_style_tag(content="main .rl-title { display: block !important }")
+    check_clicks(page)
+
+
 def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
     open_page: functools.partial[Watched],
 ) -> None:
@@ -134,8 +165,7 @@ def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
     page.get_by_role("button", name="Show what happens").click()
     assert page.locator(".rl-tree .box.matched").count() > 0
     assert "4 of 6" in caption(page) and page.locator(".rl-code pre").count() == 1
-    page.locator(".rl-player .rl-stage").focus()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")  # the button is gone, its keys are the stage's
     assert at(page) == 2 and "How many" in caption(page)
     page.keyboard.press("ArrowRight")
     assert at(page) == 2 and "4 of 7" in caption(page), "the same key shows the answer"
@@ -224,6 +254,28 @@ def test_a_phone_shows_it_without_scrolling_sideways(
         jump.fill(str(step))
         jump.press("Enter")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+LAPTOP = {"width": 966, "height": 660}
+"""A cell's output in JupyterLab on a screen of 1366 x 768, with the page's margins."""
+
+
+@pytest.mark.parametrize(("name", "steps"), [("chapter", 16), ("race", 12), ("split", 21)])
+def test_on_a_laptop_picture_and_marked_line_are_seen_together_and_no_button_moves(
+    name: str, steps: int, open_page: functools.partial[Watched]
+) -> None:
+    page = open_page(name, viewport=LAPTOP).page
+    boxes = "[...document.querySelectorAll('{}')].map((e) => e.getBoundingClientRect())"
+    where = f"JSON.stringify({boxes.format('.rl-controls *')})"
+    seen = boxes.format(".rl-tree svg, .rl-pool svg, .rl-marked")
+    low = f"Math.max(...{seen}.map((box) => box.bottom)) + scrollY"
+    buttons = page.evaluate(where)
+    page.locator(".rl-stage").focus()
+    for step in range(1, steps + 1):
+        assert at(page) == step
+        assert page.evaluate(low) < LAPTOP["height"], f"step {step} reaches below the fold"
+        assert page.evaluate(where) == buttons
+        page.keyboard.press("ArrowRight")
 
 
 def test_the_sites_switch_wins_over_the_system(open_page: functools.partial[Watched]) -> None:

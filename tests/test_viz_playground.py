@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import radixlab
-from radixlab.errors import RadixLabError
+from radixlab.errors import PoolExhausted, RadixLabError
 from radixlab.viz import Playground, Sandbox, count_trees, plot_trees, shared_prompts
 from radixlab.viz.palette import CYCLE
 from radixlab.viz.sandbox import say
@@ -81,6 +81,82 @@ def click(playground: Playground, name: str, prompt: str | None = None) -> str:
     return str(playground.message.value)
 
 
+SAID = [
+    ("match the cat sat on the mat", "Nothing of it is cached."),
+    (
+        "insert the cat sat on the mat",
+        "R1: 0 of 6 tokens found, 6 computed into [p0, p1, p2, p3, p4, p5]. "
+        "It has ended and holds nothing; what is cached of it stays.",
+    ),
+    ("undo", "Undone: insert ‘the cat sat on the mat’."),
+    ("undo", "Undone: match ‘the cat sat on the mat’."),
+    (
+        "insert the cat sat",
+        "R1: 0 of 3 tokens found, 3 computed into [p0, p1, p2]. "
+        "It has ended and holds nothing; what is cached of it stays.",
+    ),
+    ("match the", "Its only token is its last, and the last is always computed."),
+    (
+        "match the cat ran",
+        "2 of 3 tokens are cached, the last one left out. Found is not yet held.",
+    ),
+    (
+        "insert the cat sat",
+        "R2: 2 of 3 tokens found, 1 computed into [p3]. [p3] are freed at once: the tree has their "
+        "tokens. It has ended and holds nothing; what is cached of it stays.",
+    ),
+    ("lock a b", "R3: nothing was found, so there is nothing to hold."),
+    ("lock c d e f", "R4: nothing was found, so there is nothing to hold."),
+    (
+        "insert a b",
+        "R3: 0 of 2 tokens found, 2 computed into [p3, p4]. "
+        "It runs on, and holds what is cached of it until it is unlocked.",
+    ),
+    (
+        "insert c d e f",
+        "Unheld leaves go; [p2] are free again. R4: 0 of 4 tokens found, 4 computed into "
+        "[p2, p5, p6, p7]. It runs on, and holds what is cached of it until it is unlocked.",
+    ),
+    ("unlock R3", "R3: its prefix stays cached. It has ended and holds nothing."),
+    ("abort R4", "R4: aborted; its lock and 0 private slots are given back."),
+]
+
+
+def test_each_message_tells_of_the_button_that_was_pressed() -> None:
+    sandbox = Sandbox(8)
+    for action, said in SAID:
+        name, _, argument = action.partition(" ")
+        assert getattr(sandbox, name)(*[argument] * bool(argument)) == said, action
+
+
+def test_pages_are_found_and_cached_as_a_whole() -> None:
+    sandbox = Sandbox(8, page_size=4)
+    assert "Only whole pages are cached: 4 tokens." in sandbox.insert("a b c d e f")
+    assert sandbox.match("a b c d") == "No whole page before its last token is cached."
+
+
+def test_an_insert_that_others_leave_no_room_for_is_refused_as_such() -> None:
+    sandbox = Sandbox(8)
+    for prompt in ("a b c d e", "f g h i j"):
+        sandbox.lock(prompt)
+    sandbox.insert("a b c d e")
+    with pytest.raises(PoolExhausted, match="asked for 5 slots; 3 are free and 0 evictable"):
+        sandbox.insert("f g h i j")
+
+
+def test_the_picture_marks_what_the_button_did_and_nothing_once_it_is_undone() -> None:
+    playground = radixlab.playground(12)
+    click(playground, "insert", "the cat sat on the mat")
+    assert ">created<" in playground.picture.value and "unlocked 1" not in playground.picture.value
+    click(playground, "insert", "the cat sat on a hat")
+    for mark in ("created", "split: upper part", "split: lower part"):
+        assert f">{mark}<" in playground.picture.value
+    click(playground, "undo")
+    assert ">created<" not in playground.picture.value
+    assert 'class="moved"' not in playground.picture.value
+    assert "4 tokens" not in playground.picture.value, "the second prompt has left no trace"
+
+
 def test_a_session_by_its_buttons() -> None:
     playground = radixlab.playground(12)
     assert ">created<" not in playground.picture.value
@@ -97,9 +173,9 @@ def test_a_session_by_its_buttons() -> None:
     playground.count.value = 8
     assert "free again" in click(playground, "evict")
     assert ">evicted<" in playground.picture.value
-    assert click(playground, "undo")
+    assert "Undone: evict 8." in click(playground, "undo")
     assert playground.player().steps == playground.sandbox.steps
-    click(playground, "new pool")
+    assert "A new pool: 12 slots" in click(playground, "new pool")
     assert playground.buttons["undo"].disabled
 
 

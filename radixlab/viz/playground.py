@@ -15,9 +15,11 @@ from radixlab.viz.poolsvg import draw_strip, legend, pool_text, pool_title
 from radixlab.viz.sandbox import Sandbox, Tokenizer, say
 from radixlab.viz.theme import style_sheet
 from radixlab.viz.treesvg import draw_branches
-from radixlab.viz.words import escape
+from radixlab.viz.words import count, escape
 
 HINT = "Type a prompt, then match, lock or insert it. Each word is a token."
+GONE = "The kernel has gone, and this cache with it: run the cell again."
+LABEL = {"description_width": "initial"}
 MAX_NODES = 16
 
 
@@ -30,12 +32,17 @@ class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no
         self.tokenizer = tokenizer
         self.sandbox = Sandbox(num_pages, page_size, tokenizer)
         self.prompt = widgets.Text(
-            value="the cat sat on the mat", description="Prompt", layout={"width": "auto"}
+            value="the cat sat on the mat",
+            description="Prompt",
+            layout={"width": "auto", "flex": "1 1 14rem"},
+            style=LABEL,
         )
-        self.running = widgets.Dropdown(description="Request", layout={"width": "11rem"})
-        self.count = _number("Slots", 1, 4096, 1)
-        self.page_size = _number("Page size", 1, 64, page_size)
-        self.num_pages = _number("Pages", 1, 1024, num_pages)
+        self.running = widgets.Dropdown(
+            description="Request", layout={"width": "8rem"}, style=LABEL
+        )
+        self.count = _number("Slots", 1, 4096, 1, "6.5rem")
+        self.page_size = _number("Page size", 1, 64, page_size, "7.5rem")
+        self.num_pages = _number("Pages", 1, 1024, num_pages, "6.5rem")
         self.message = widgets.HTML()
         self.picture = widgets.HTML()
         self.buttons = self._buttons()
@@ -49,7 +56,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no
         return StepPlayer(self.sandbox.recorder, **options)
 
     def _buttons(self) -> dict[str, widgets.Button]:
-        acts: dict[str, tuple[str, Callable[[], object]]] = {
+        acts: dict[str, tuple[str, Callable[[], str]]] = {
             "match": ("How much of the prompt is cached?", lambda: self._type(Sandbox.match)),
             "lock": ("Start a request: match and lock.", lambda: self._type(Sandbox.lock)),
             "insert": ("Compute what is missing, insert it.", lambda: self._type(Sandbox.insert)),
@@ -62,47 +69,51 @@ class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no
         buttons = {}
         for name, (tooltip, act) in acts.items():
             button = widgets.Button(
-                description=name.capitalize(), tooltip=tooltip, layout={"width": "6rem"}
+                description=name.capitalize(), tooltip=tooltip, layout={"width": "auto"}
             )
             button.on_click(lambda _, act=act: self._try(act))
             buttons[name] = button
         return buttons
 
     def _rows(self) -> list[widgets.Widget]:
+        """Two rows on a laptop; where there is less room, what belongs together stays so."""
         pick = self.buttons.__getitem__
-        row = {"flex_flow": "row wrap", "align_items": "center"}
+        groups = [
+            [self.running, *map(pick, ("unlock", "abort"))],
+            [self.count, pick("evict")],
+            [pick("undo")],
+            [self.page_size, self.num_pages, pick("new pool")],
+        ]
         return [
-            self.prompt,
-            widgets.HBox([*map(pick, ("match", "lock", "insert"))], layout=row),
-            widgets.HBox([self.running, *map(pick, ("unlock", "abort"))], layout=row),
-            widgets.HBox([self.count, *map(pick, ("evict", "undo"))], layout=row),
-            widgets.HBox([self.page_size, self.num_pages, pick("new pool")], layout=row),
+            _row([self.prompt, _row([*map(pick, ("match", "lock", "insert"))])]),
+            _row([_row(group) for group in groups], grid_gap="0 0.6rem"),
         ]
 
-    def _type(self, act: Callable[[Sandbox, str], None]) -> None:
-        act(self.sandbox, self.prompt.value)
+    def _type(self, act: Callable[[Sandbox, str], str]) -> str:
+        return act(self.sandbox, self.prompt.value)
 
-    def _end(self, act: Callable[[Sandbox, str], None]) -> None:
-        act(self.sandbox, self.running.value or "")
+    def _end(self, act: Callable[[Sandbox, str], str]) -> str:
+        return act(self.sandbox, self.running.value or "")
 
-    def _reset(self) -> None:
+    def _reset(self) -> str:
         self.sandbox = Sandbox(self.num_pages.value, self.page_size.value, self.tokenizer)
+        return f"A new pool: {count(self.sandbox.state.total_size, 'slot')}, all of them free."
 
-    def _try(self, act: Callable[[], object]) -> None:
+    def _try(self, act: Callable[[], str]) -> None:
         """Do it and show the result; a refusal is shown as a sentence, and nothing changes."""
         try:
-            act()
+            said = act()
         except RadixLabError as error:
             self._show(say(error), refused=True)
         else:
-            steps = self.sandbox.steps
-            self._show(steps[-1].caption if steps else HINT)
+            self._show(said)
 
     def _show(self, message: str, refused: bool = False) -> None:
         sign = "<b>Refused.</b> " if refused else ""
         css = "rl-message rl-refused" if refused else "rl-message"
         words = f'<p class="{css}" role="status">{sign}{escape(message)}</p>'
-        self.message.value = f'<div class="radixlab">{words}</div>'
+        gone = f'<p class="rl-message rl-refused rl-gone">{GONE}</p>'
+        self.message.value = f'<div class="radixlab rl-said">{gone}{words}</div>'
         if not refused:
             self.picture.value = picture_html(self.sandbox)
         running, chosen = self.sandbox.running, self.running.value
@@ -113,14 +124,11 @@ class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no
 
 
 def picture_html(sandbox: Sandbox) -> str:
-    """Tree, pool and page tables after the last step, with what it did marked."""
-    steps = sandbox.steps
-    if steps:
-        before = steps[-2].snapshot if len(steps) > 1 else sandbox.start
-        state, moves, marks = steps[-1].snapshot, steps[-1].changes.slots, mark_nodes(steps[-1])
-        nodes = with_removed(steps[-1], before)
-    else:
-        state, moves, marks, nodes = sandbox.start, (), {}, sandbox.start.nodes
+    """Tree, pool and page tables, with what the last action did to them marked."""
+    state, step = sandbox.state, sandbox.done
+    moves = step.changes.slots if step else ()
+    marks = mark_nodes(step) if step else {}
+    nodes = with_removed(step, sandbox.before) if step else state.nodes
     tree = draw_branches(fold(nodes, marks, MAX_NODES), marks, sandbox.decode_one)
     tree_svg = tree.svg(f"Radix tree, {len(state.nodes) - 1} nodes below the root")
     pool_svg = draw_strip(state, moves).svg(pool_title(state), pool_text(state, moves))
@@ -144,10 +152,15 @@ def playground(
     return Playground(num_pages, page_size, tokenizer)
 
 
-def _number(label: str, low: int, high: int, value: int) -> widgets.BoundedIntText:
+def _number(label: str, low: int, high: int, value: int, width: str) -> widgets.BoundedIntText:
     return widgets.BoundedIntText(
-        value=value, min=low, max=high, description=label, layout={"width": "10rem"}
+        value=value, min=low, max=high, description=label, layout={"width": width}, style=LABEL
     )
+
+
+def _row(children: list[widgets.Widget], **layout: str) -> widgets.HBox:
+    layout |= {"flex_flow": "row wrap", "align_items": "center"}
+    return widgets.HBox(children, layout=layout)
 
 
 def _scroll(svg: str) -> str:

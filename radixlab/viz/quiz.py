@@ -36,6 +36,23 @@ def questions(name: str) -> list[dict[str, Any]]:
 
 def quiz(name: str) -> None:
     """Show the questions of a chapter; a click on an answer explains it."""
+    from IPython.display import publish_display_data
+    from IPython.utils.capture import capture_output
     from jupyterquiz import display_quiz
 
-    display_quiz(questions(name), shuffle_answers=False, max_width=720, colors=COLOURS)
+    publish: Any = publish_display_data  # IPython publishes no types
+    with capture_output() as captured:
+        display_quiz(questions(name), shuffle_answers=False, max_width=720, colors=COLOURS)
+    for output in captured.outputs:
+        if script := output.data.get("application/javascript"):
+            output.data["application/javascript"] = _without_mathjax(script)
+        publish(output.data)
+
+
+def _without_mathjax(script: str) -> str:
+    """The script where no MathJax is seen: our questions have no formula.
+
+    Of a page's MathJax without `typeset`, such as JupyterLab's, jupyterquiz fetches another from a
+    CDN, and throws where that can't be reached.
+    """
+    return f"((MathJax) => {{\n{script}\n}})();"

@@ -6,15 +6,17 @@ refused here is refused for the same reason in an engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from radixlab.errors import InvalidArgument, PoolExhausted, RadixLabError
 from radixlab.lifecycle import Recorder, Step
 from radixlab.manager import CacheManager
 from radixlab.request import Request
-from radixlab.snapshot import Snapshot
+from radixlab.snapshot import Snapshot, diff
 from radixlab.tokens import brief
+from radixlab.viz.words import count
 
 
 class NobodyRuns(RadixLabError):
@@ -56,11 +58,17 @@ class Action(NamedTuple):
     name: str
     argument: Any
 
+    def __str__(self) -> str:
+        typed = self.name in ("match", "lock", "insert")
+        return f"{self.name} ‘{self.argument}’" if typed else f"{self.name} {self.argument}"
+
 
 class Sandbox:
     """A manager of `num_pages` pages, the requests typed so far, and every step since the start.
 
-    Raises what the manager raises; a refused action changes nothing and can't be undone.
+    Each action returns what it did in a sentence or two. `done` is the last action as one step,
+    whatever steps it took; None at the start, and once it is undone. Raises what the manager
+    raises; a refused action changes nothing and can't be undone.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class Sandbox:
         self.num_pages, self.page_size = num_pages, page_size
         self.tokenizer: Tokenizer = Words() if tokenizer is None else tokenizer
         self.history: list[Action] = []
+        self.done: Step | None
         self._start()
 
     def _start(self) -> None:
@@ -76,6 +85,7 @@ class Sandbox:
         self.requests: list[Request] = []
         self.recorder = Recorder(self.manager, self.requests)
         self.recorder.requests = self.requests
+        self.before, self.done = self.start, None
 
     @property
     def steps(self) -> list[Step]:
@@ -88,6 +98,11 @@ class Sandbox:
         return self.recorder.start
 
     @property
+    def state(self) -> Snapshot:
+        """The state now."""
+        return self.steps[-1].snapshot if self.steps else self.start
+
+    @property
     def running(self) -> list[str]:
         """Ids of the requests that hold a lock."""
         return [str(request.request_id) for request in self.manager.running]
@@ -97,103 +112,126 @@ class Sandbox:
         return self.tokenizer.decode([token_id])
 
     # --- actions --------------------------------------------------------------------------------
-    def match(self, text: str) -> None:
+    def match(self, text: str) -> str:
         """How much of a prompt is cached? Holds nothing."""
-        self._do("match", text)
+        return self._do("match", text)
 
-    def lock(self, text: str) -> None:
+    def lock(self, text: str) -> str:
         """A new request: match and lock what is cached of its prompt."""
-        self._do("lock", text)
+        return self._do("lock", text)
 
-    def insert(self, text: str) -> None:
+    def insert(self, text: str) -> str:
         """Allocate what is missing and insert the prompt, by a request that ends at once.
 
         If a request with this prompt runs, it does so, and stays.
         """
-        self._do("insert", text)
+        return self._do("insert", text)
 
-    def unlock(self, request_id: str) -> None:
+    def unlock(self, request_id: str) -> str:
         """End a request whose prompt was inserted: its prefix stays cached."""
-        self._do("unlock", request_id)
+        return self._do("unlock", request_id)
 
-    def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str) -> str:
         """End a request at whatever point it is."""
-        self._do("abort", request_id)
+        return self._do("abort", request_id)
 
-    def evict(self, num_tokens: int) -> None:
+    def evict(self, num_tokens: int) -> str:
         """Take leaves that nobody holds out of the tree, to free `num_tokens` slots or more."""
-        self._do("evict", num_tokens)
+        return self._do("evict", num_tokens)
 
-    def undo(self) -> None:
+    def undo(self) -> str:
         """Take the last action back, by doing all others again."""
         if not self.history:
             raise InvalidArgument("undo", "no action", "called after at least one action")
-        again, self.history = self.history[:-1], []
+        *again, last = self.history
+        self.history = []
         self._start()
         for action in again:
             self._do(*action)
+        self.done = None
+        return f"Undone: {last}."
 
-    def _do(self, name: str, argument: Any) -> None:
-        act: Callable[[Any], None] = getattr(self, f"_{name}")
-        act(argument)
+    def _do(self, name: str, argument: Any) -> str:
+        act: Callable[[Any], str] = getattr(self, f"_{name}")
+        before = self.state
+        said = act(argument)
         self.history.append(Action(name, argument))
+        step = next(step for step in reversed(self.steps) if step.name == name)
+        changes = diff(before, self.state)
+        self.before = before
+        self.done = replace(step, caption=said, changes=changes, snapshot=self.state)
+        return said
 
     def _new_request(self, text: str) -> Request:
         return Request(self.tokenizer.encode(text), request_id=f"R{len(self.requests) + 1}")
 
-    def _match(self, text: str) -> None:
+    def _match(self, text: str) -> str:
         request = Request(self.tokenizer.encode(text))
         handle = self.manager.match(request)
-        caption = f"{handle.cached_len} of {request.num_tokens} tokens are cached"
-        caption += ", the last one left out" if handle.cached_len == request.num_tokens - 1 else ""
-        self._record(1, self.manager.match, f"{caption}. Found is not yet held.", node=handle.node)
+        caption = _found(handle.cached_len, request.num_tokens, self.page_size)
+        return self._record(1, self.manager.match, caption, node=handle.node)
 
-    def _lock(self, text: str) -> None:
-        request = self._new_request(text)
-        self._admit(request)
+    def _lock(self, text: str) -> str:
+        return self._admit(self._new_request(text))
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, request: Request) -> str:
         if not self.manager.admit(request):
             free, evictable = self.manager.pool.free_size, self.manager.cache.evictable_size
             raise PoolExhausted(self.manager.round_up(request.max_len), free, evictable)
         self.requests.append(request)
         assert request.handle is not None
-        table = brief(request.page_table, "p")
         caption = (
-            f"{request.request_id}: {table} can't be evicted now; they open the page table."
+            f"{request.request_id}: {_slots(request.page_table)} can't be evicted now; they open "
+            "the page table."
             if request.page_table
             else f"{request.request_id}: nothing was found, so there is nothing to hold."
         )
         node = request.handle.node
-        self._record(3, self.manager.cache.lock, caption, request=request, node=node)
+        return self._record(3, self.manager.cache.lock, caption, request=request, node=node)
 
-    def _insert(self, text: str) -> None:
+    def _insert(self, text: str) -> str:
         ids = Request(self.tokenizer.encode(text)).prompt
         waiting = [r for r in self.manager.running if r.prompt == ids and not r.output]
         request = waiting[0] if waiting else self._new_request(text)
         if not waiting:
             self._admit(request)
         shortage = self.manager.shortage(request, request.num_tokens)
-        if shortage:
-            self._evict(shortage)
+        room = 0 < shortage <= self.manager.cache.evictable_size  # else `allocate` says why not
+        said = f"{self._evict(shortage)} " if room else ""
         slots = self.manager.allocate(request, request.num_tokens)
         if slots:
-            caption = f"{request.request_id}: {brief(slots, 'p')} leave the free list."
+            caption = f"{request.request_id}: {_slots(slots)} leave the free list."
             self._record(4, self.manager.allocate, caption, request=request)
-        request.computed_len = request.num_tokens
+        said += self._compute(request)
+        if waiting:
+            return f"{said} It runs on, and holds what is cached of it until it is unlocked."
+        self._unlock(str(request.request_id))
+        return f"{said} It has ended and holds nothing; what is cached of it stays."
+
+    def _compute(self, request: Request) -> str:
+        """Insert what has its slots, as if computed."""
+        assert request.handle is not None
+        held, total = request.handle.cached_len, request.num_tokens
+        own = request.page_table[held:total]
+        request.computed_len = total
         found = self.manager.cache_request(request).cached_len
         request.output.append(0)
-        assert request.handle is not None
+        cached = request.handle.cached_len
         caption = (
-            f"{request.request_id}: {request.handle.cached_len} tokens can be found by all now; "
+            f"{request.request_id}: {cached} tokens can be found by all now; "
             f"{found} were there before."
         )
         insert, node = self.manager.cache.insert_prefix, request.handle.node
         self._record(5, insert, caption, name="insert", request=request, node=node)
-        if not waiting:
-            self._unlock(str(request.request_id))
+        said = f"{request.request_id}: {held} of {count(total, 'token')} found, {len(own)} computed"
+        said += f" into {_slots(own)}."
+        if found > held:
+            said += f" {_slots(own[: found - held])} are freed at once: the tree has their tokens."
+        if cached < total:
+            said += f" Only whole pages are cached: {count(cached, 'token')}."
+        return said
 
-    def _unlock(self, request_id: str) -> None:
+    def _unlock(self, request_id: str) -> str:
         request = self._find(request_id)
         if not request.output:
             raise InvalidArgument(
@@ -203,24 +241,26 @@ class Sandbox:
         node = request.handle.node
         self.manager.release(request)
         caption = f"{request_id}: its prefix stays cached. It has ended and holds nothing."
-        self._record(6, self.manager.cache.unlock, caption, request=request, node=node)
+        return self._record(6, self.manager.cache.unlock, caption, request=request, node=node)
 
-    def _abort(self, request_id: str) -> None:
+    def _abort(self, request_id: str) -> str:
         request = self._find(request_id)
         assert request.handle is not None
         private = len(request.page_table) - request.handle.cached_len
         self.manager.release(request)
-        caption = f"{request_id}: aborted; its lock and {private} private slots are given back."
-        self._record(7, self.manager.release, caption, name="abort", request=request)
+        caption = (
+            f"{request_id}: aborted; its lock and {count(private, 'private slot')} are given back."
+        )
+        return self._record(7, self.manager.release, caption, name="abort", request=request)
 
-    def _evict(self, num_tokens: int) -> None:
+    def _evict(self, num_tokens: int) -> str:
         evictable = self.manager.cache.evictable_size
         if not 1 <= num_tokens <= evictable:
             allowed = f"from 1 to the {evictable} that are evictable"
             raise InvalidArgument("slots to evict", num_tokens, allowed)
         slots = self.manager.evict(num_tokens)
-        caption = f"Unheld leaves go; {brief(slots, 'p')} are free again."
-        self._record(7, self.manager.cache.evict, caption)
+        caption = f"Unheld leaves go; {_slots(slots)} are free again."
+        return self._record(7, self.manager.cache.evict, caption)
 
     def _find(self, request_id: str) -> Request:
         for request in self.manager.running:
@@ -230,8 +270,24 @@ class Sandbox:
             raise NobodyRuns
         raise InvalidArgument("request", request_id, f"one that runs ({', '.join(self.running)})")
 
-    def _record(self, number: int, function: Callable[..., Any], caption: str, **more: Any) -> None:
-        self.recorder.record(number, function, caption, **more)
+    def _record(self, number: int, function: Callable[..., Any], caption: str, **more: Any) -> str:
+        return self.recorder.record(number, function, caption, **more).caption
+
+
+def _found(cached_len: int, num_tokens: int, page_size: int) -> str:
+    """What a match says: the last token is never matched, and pages only as a whole."""
+    if not cached_len:
+        if num_tokens == 1:
+            return "Its only token is its last, and the last is always computed."
+        if page_size > 1:
+            return "No whole page before its last token is cached."
+        return "Nothing of it is cached."
+    last = ", the last one left out" if cached_len == num_tokens - 1 else ""
+    return f"{cached_len} of {num_tokens} tokens are cached{last}. Found is not yet held."
+
+
+def _slots(slots: Sequence[int]) -> str:
+    return brief(slots, "p")
 
 
 def say(error: RadixLabError) -> str:

@@ -38,6 +38,11 @@ def show_use(node: NodeSnapshot) -> str:
     return f"ref_count {node.ref_count}, used at {node.timestamp}"
 
 
+def count(number: int, noun: str) -> str:
+    """A number and what it counts: 1 token, 2 tokens."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def escape(text: str) -> str:
     """Text that may stand in HTML and SVG, within attributes too."""
     return _escape(text, quote=True)

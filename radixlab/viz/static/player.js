@@ -75,19 +75,19 @@ function render({ model, el }) {
   const books = make("div", { class: "rl-books" });
   const tree = make("div", { class: "rl-tree rl-scroll" });
   const pool = make("div", { class: "rl-pool rl-scroll" });
-  tree.style.width = `${treeWidth}px`;
-  pool.style.width = `${poolWidth}px`;
   const code = make("div", { class: "rl-code" });
   const stage = make("div", { class: "rl-stage", tabindex: 0, role: "group",
-    "aria-label": `${title}: picture of the step. Arrow keys step, Home and End jump.` }, tree, pool);
+    style: `--tree: ${treeWidth}px; --pool: ${poolWidth}px`,
+    "aria-label": `${title}: picture and code of the step. Arrow keys step, Home and End jump.` }, tree, pool, code);
   const live = make("div", { class: "rl-live", "aria-live": "polite", role: "status" });
   const all = make("details", { class: "rl-all" }, make("summary", {}, `All ${last + 1} steps as text`),
     make("ol", {}, ...frames.map((frame) => make("li", {},
       make("b", {}, `${frame.number} ${frame.name}. `), `${frame.caption} `,
       make("span", {}, frame.told + sizes(frame))))));
-  const root = make("div", { class: "radixlab rl-player", role: "region", "aria-label": title,
+  // With a tabindex a click on plain text brings the focus here, and with it the keys.
+  const root = make("div", { class: "radixlab rl-player", role: "region", "aria-label": title, tabindex: -1,
     "data-lm-suppress-shortcuts": "true", onkeydown: key },
-    heading, controls, line, reveal, note, books, stage, code, live, all);
+    heading, controls, line, reveal, note, books, stage, live, all);
 
   function sizes({ sizes }) {
     return STATES.map((state, i) => `${state} ${sizes[i]}`).join(", ") + ".";
@@ -138,6 +138,7 @@ function render({ model, el }) {
 
   // --- showing --------------------------------------------------------------------------------
   function show() {
+    const pressed = root.getRootNode().activeElement;
     const now = index();
     const frame = frames[now];
     const seen = asking ? frames[now - 1] ?? beginning : frame;
@@ -161,6 +162,8 @@ function render({ model, el }) {
     first.disabled = back.disabled = now === 0;
     next.disabled = end.disabled = now === last && !asking;
     live.textContent = `Step ${now + 1} of ${last + 1}, ${frame.name}. ${caption.textContent}`;
+    // A button that can't be pressed any more leaves its keys to the stage.
+    if (root.contains(pressed) && (pressed.disabled || pressed.hidden)) stage.focus({ preventScroll: true });
   }
 
   function draw(box, picture, label) {
