@@ -116,7 +116,7 @@ env-test:
 
 # --- what one does ----------------------------------------------------------------------------
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /    make \1|/p' Makefile | awk -F'|' '{printf "%-19s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /    make \1|/p' Makefile | awk -F'|' '{printf "%-23s %s\n", $$1, $$2}'
 
 demo: env-demo ## the whole story in a terminal (DEMO_ARGS=...)
 	@"$(ENV)/bin/radixlab" demo $(DEMO_ARGS)
@@ -131,7 +131,7 @@ lab: env-lab exercises/.built ## JupyterLab, opened on the first notebook (LAB_A
 # Each sheet as a notebook to work in. One in which somebody has written is never overwritten.
 SHEETS := $(sort $(basename $(notdir $(wildcard book/exercises/[0-9][0-9]-*.md))))
 exercises/.built: $(SHEETS:%=book/exercises/%.md) | env-lab
-	"$(ENV)/bin/radixlab" classroom build $(basename $(notdir $?)) --out exercises
+	"$(ENV)/bin/radixlab" classroom build $(basename $(notdir $?)) --out exercises --quiet
 	@touch $@
 
 # RADIXLAB_REPOSITORY=https://github.com/OWNER/NAME puts Colab buttons on the pages and the right

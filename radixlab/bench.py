@@ -6,19 +6,21 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from radixlab.errors import RadixLabError
+from radixlab._refusals import check_chart, refusals
+from radixlab.viz.style import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from radixlab.benchmarks import PrefillReport, ServeReport
+
+Report = TypeVar("Report", "PrefillReport", "ServeReport")
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a cached prefix saves.")
 
@@ -30,7 +32,7 @@ Threads = Annotated[int, typer.Option(min=1, help="Threads that torch may use.")
 Exact = Annotated[bool, typer.Option("--exact/--fast", help="Fixed tiles, or fast kernels.")]
 Compare = Annotated[bool, typer.Option(help="Time transformers too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-Chart = Annotated[Path | None, typer.Option(help="Draw a chart into this file (.svg, .png).")]
+Chart = Annotated[Path | None, typer.Option(help="Draw a chart into this file (.svg, .png, .pdf).")]
 
 
 @app.command()
@@ -53,7 +55,7 @@ def prefill(
     chart: Chart = None,
 ) -> None:
     """Time the prefill of a prompt of which 0 to 97 % is cached, beside the ideal."""
-    with _progress(threads) as say:
+    with _progress(threads, chart) as say:
         from radixlab.benchmarks import HITS, bench_prefill
 
         report = bench_prefill(
@@ -68,12 +70,7 @@ def prefill(
             device=device,
             on_progress=say,
         )
-    if chart is not None:
-        plot_prefill(report).savefig(chart)
-    if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
-    else:
-        Console().print(_prefill_table(report))
+    _show(report, as_json, _prefill_table, chart, plot_prefill)
 
 
 @app.command()
@@ -93,7 +90,7 @@ def serve(
     chart: Chart = None,
 ) -> None:
     """Serve 64 prompts with few prefixes: with the cache, without, and as transformers does it."""
-    with _progress(threads) as say:
+    with _progress(threads, chart) as say:
         from radixlab.benchmarks import bench_serve
         from radixlab.prefix_jobs import read_jobs
 
@@ -108,19 +105,14 @@ def serve(
             device=device,
             on_progress=say,
         )
-    if chart is not None:
-        plot_serve(report).savefig(chart)
-    if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
-    else:
-        Console().print(_serve_table(report))
+    _show(report, as_json, _serve_table, chart, plot_serve)
 
 
 @contextmanager
-def _progress(threads: int) -> Iterator[Callable[[str], None]]:
-    """A status line, torch's threads, and one line for whatever is refused."""
-    errors = Console(stderr=True)
-    try:
+def _progress(threads: int, chart: Path | None) -> Iterator[Callable[[str], None]]:
+    """A status line and torch's threads, unless something is refused first."""
+    with refusals() as errors:
+        check_chart(chart)
         with errors.status("loading torch ...") as status:
             import torch
 
@@ -130,21 +122,36 @@ def _progress(threads: int) -> Iterator[Callable[[str], None]]:
                 yield lambda message: status.update(f"{message} ...")
             finally:
                 torch.set_num_threads(before)
-    except RadixLabError as error:
-        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
-        raise typer.Exit(2) from None
+
+
+def _show(
+    report: Report,
+    as_json: bool,
+    table: Callable[[Report], Table],
+    chart: Path | None,
+    plot: Callable[[Report], Figure],
+) -> None:
+    """Print first: what was measured must not be lost if it can't be drawn."""
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        Console().print(table(report))
+    if chart is not None:
+        with refusals():
+            plot(report).savefig(chart)
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", header_style="dim")
+        side: Literal["left", "right"] = "right" if i else "left"
+        table.add_column(column, justify=side, header_style="dim", vertical="bottom")
     return table
 
 
 def _prefill_table(report: PrefillReport) -> Table:
-    columns = ["tokens", "cached", "ideal", "warm / cold", "cold", "warm"]
-    columns += [f"{report.batch_size} packed", "transformers", "copied", "KV", "KV copied"]
+    columns = ["tokens", "cached", "ideal", "warm\n/ cold", "cold", "warm"]
+    columns += [f"{report.batch_size}\npacked", "trans-\nformers", "copied", "KV", "KV\ncopied"]
     table = _table(f"Prefill, {report.environment['model']}; times in ms, KV in MB", *columns)
     for row in report.rows:
         seconds = (row.cold, row.warm, row.batch, row.full, row.copied)
@@ -161,7 +168,7 @@ def _prefill_table(report: PrefillReport) -> Table:
 
 def _serve_table(report: ServeReport) -> Table:
     title = f"{report.requests} requests, {report.prompt_tokens} prompt tokens, all at once"
-    table = _table(title, "", "requests/s", "same tokens", "cached", "computed", "first token")
+    table = _table(title, "", "requests/s", "same\ntokens", "cached", "computed", "first\ntoken")
     for row in report.rows:
         first = row.time_to_first_token
         counts = (row.cached_tokens, row.computed_tokens)
@@ -178,8 +185,6 @@ def _serve_table(report: ServeReport) -> Table:
 def plot_prefill(report: PrefillReport) -> Figure:
     """Prefill time by cached part, as a ratio to our own cold time, one panel for each length."""
     from matplotlib.figure import Figure
-
-    from radixlab.viz.style import style
 
     lengths = sorted({row.tokens for row in report.rows})
     with style():
@@ -204,8 +209,6 @@ def plot_prefill(report: PrefillReport) -> Figure:
 def plot_serve(report: ServeReport) -> Figure:
     """Requests per second of each way to serve the workload."""
     from matplotlib.figure import Figure
-
-    from radixlab.viz.style import style
 
     with style():
         figure = Figure(figsize=(6, 0.8 + 0.5 * len(report.rows)))

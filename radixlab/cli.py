@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,31 +18,31 @@ from rich.table import Table
 from rich.text import Text
 
 from radixlab import __version__, bench
+from radixlab._refusals import check_chart, check_file, refusals
 from radixlab.classroom import commands as classroom
 from radixlab.demo import Growth, ReuseReport, follow_requests, grow_tree, prove_reuse
-from radixlab.errors import InvalidArgument, RadixLabError
+from radixlab.errors import InvalidArgument
 from radixlab.lifecycle import Step
 from radixlab.policies import POLICIES
-from radixlab.scheduler import SchedulerSettings
-from radixlab.simulate import EVICTIONS, Replay
-from radixlab.simulate import sweep as sweep_trace
+from radixlab.simulate import Replay
 from radixlab.snapshot import CACHED, FREE, Snapshot
 from radixlab.strategies import STRATEGIES
+from radixlab.sweep import POLICIES as SWEPT
 from radixlab.sweep import (
+    REPLAYED,
+    Plan,
+    Row,
     draw_curve,
     draw_runs,
-    make_jobs,
-    parse_arrivals,
-    parse_capacities,
-    parse_cost,
-    parse_names,
-    parse_pages,
+    plan_replays,
+    plan_simulations,
     run_table,
     text_curve,
 )
 from radixlab.sweep import rows as sweep_rows
 from radixlab.traces import Trace, read_trace
-from radixlab.virtual import sweep as sweep_engine
+from radixlab.viz import palette
+from radixlab.viz.palette import SKY_BLUE, STATES
 from radixlab.workloads import WORKLOADS
 
 app = typer.Typer(
@@ -56,9 +54,12 @@ app = typer.Typer(
 
 
 WIDTH = 80
-# Colour-blind safe (Okabe-Ito), and each state has a mark of its own besides.
-MARKS = {"free": ("·", "#999999"), "evictable": ("o", "#009E73"), "protected": ("#", "#56B4E9")}
-PRIVATE = "#D55E00"
+# Of a slot's state; private ones show whose they are.
+MARKS = {palette.FREE: "·", palette.EVICTABLE: "o", palette.PROTECTED: "#"}
+# What only one kind of sweep looks at.
+OF_TRACES = {"block_size"}
+OF_ENGINES = {"policy", "page_size", "arrivals", "cost", "max_running", "seed"}
+
 app.add_typer(bench.app, name="bench")
 app.add_typer(classroom.app, name="classroom")
 
@@ -108,27 +109,32 @@ def demo(
     """Show the chapter in three parts: the tree, the life of a request, and GPT-2 as the proof."""
     console = Console(width=WIDTH, record=svg is not None, highlight=False)
     parts = [3] if as_json else part or [1, 2, 3]
-    if 1 in parts:
-        _show_tree(console)
-    if 2 in parts:
-        with _refusals(Console(stderr=True)):
+    with refusals() as errors:
+        check_file("svg", svg)
+        if 1 in parts:
+            _show_tree(console)
+        if 2 in parts:
             _show_lifecycle(console, policy, eviction)
-    if 3 in parts:
-        report = _prove(model, device, page_size, exact, eviction)
-        if as_json:
-            print(json.dumps(report.to_dict(), indent=2))
-        else:
-            _show_reuse(console, report)
-    if svg is not None:
-        fonts = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # they would come from another host
-        svg.write_text(fonts.sub("", console.export_svg(title="radixlab demo")), encoding="utf-8")
+        if 3 in parts:
+            report = _prove(errors, model, device, page_size, exact, eviction)
+            if as_json:
+                print(json.dumps(report.to_dict(), indent=2))
+            else:
+                _show_reuse(console, report)
+        if svg is not None:
+            _save(console, svg)
+
+
+def _save(console: Console, path: Path) -> None:
+    """The screen as a picture, without fonts: they would come from another host."""
+    svg = console.export_svg(title="radixlab demo")
+    path.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
 
 
 def _prove(
-    model: str, device: str | None, page_size: int, exact: bool, eviction: str
+    errors: Console, model: str, device: str | None, page_size: int, exact: bool, eviction: str
 ) -> ReuseReport:
-    errors = Console(stderr=True)
-    with _refusals(errors), errors.status("starting ...") as status:
+    with errors.status("starting ...") as status:
         return prove_reuse(
             model,
             device=device,
@@ -141,7 +147,7 @@ def _prove(
 
 def _heading(console: Console, title: str, question: str) -> None:
     console.print()
-    console.print(Rule(f"[bold]{title}", align="left", style="#56B4E9"))
+    console.print(Rule(f"[bold]{title}", align="left", style=SKY_BLUE))
     console.print(question, style="italic")
 
 
@@ -168,8 +174,8 @@ def _show_lifecycle(console: Console, policy: str, eviction: str) -> None:
         "2  The life of a request: who owns which slot?",
         "R1 and R2 both begin with S = [900, 10, 11, 12]; the pool has 8 slots, p0 to p7.",
     )
-    legend = [f"[{colour}]{mark}[/] {name}" for name, (mark, colour) in MARKS.items()]
-    legend.append(f"[{PRIVATE}]1 2[/] private to R1, R2")
+    legend = [f"[{STATES[state].line}]{mark}[/] {state}" for state, mark in MARKS.items()]
+    legend.append(f"[{STATES[palette.PRIVATE].line}]1 2[/] private to R1, R2")
     console.print("One mark a slot:  " + "   ".join(legend) + "\n")
     for step in steps:
         _show_step(console, step)
@@ -191,11 +197,13 @@ def _pool(state: Snapshot) -> Text:
     held = {slot for node in state.nodes if node.ref_count for slot in node.value}
     strip = Text("")
     for slot, owner in sorted(state.owners().items()):
-        if owner not in (FREE, CACHED):
-            strip.append(owner[-1], PRIVATE)
-            continue
-        name = "free" if owner == FREE else "protected" if slot in held else "evictable"
-        strip.append(*MARKS[name])
+        if owner == FREE:
+            name = palette.FREE
+        elif owner == CACHED:
+            name = palette.PROTECTED if slot in held else palette.EVICTABLE
+        else:
+            name = palette.PRIVATE
+        strip.append(MARKS.get(name) or owner[-1], STATES[name].line)
     return strip
 
 
@@ -229,7 +237,7 @@ def _show_reuse(console: Console, report: ReuseReport) -> None:
     console.print(table)
     console.print()
     for i, p in enumerate(report.prompts, 1):
-        text = Text.assemble(f"{i}  ... {p.text}", (p.continuation.replace("\n", " "), "#56B4E9"))
+        text = Text.assemble(f"{i}  ... {p.text}", (p.continuation.replace("\n", " "), SKY_BLUE))
         console.print(text)
     console.print()
     for line in _verdict(report):
@@ -254,6 +262,7 @@ def _verdict(report: ReuseReport) -> Iterator[str]:
 
 @app.command()
 def sweep(
+    context: typer.Context,
     trace: Annotated[
         Path | None, typer.Option(help="A block-hash trace: JSON lines with hash_ids.")
     ] = None,
@@ -265,10 +274,10 @@ def sweep(
         typer.Option(help='Tokens: "500k,unlimited". [1M,3M,10M,30M,unlimited; 8k,unlimited]'),
     ] = None,
     eviction: Annotated[
-        str | None, typer.Option(help=f"Of {', '.join(EVICTIONS)}. [lru,belady; lru]")
+        str | None, typer.Option(help=f"Of {', '.join(REPLAYED)}. [lru,belady; lru]")
     ] = None,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block of the trace.")] = 512,
-    policy: Annotated[str, typer.Option(help=f"Of {', '.join(POLICIES)}.")] = "fcfs,lpm",
+    policy: Annotated[str, typer.Option(help=f"Of {', '.join(SWEPT)}.")] = "fcfs,lpm",
     page_size: Annotated[str, typer.Option(help='Tokens in a page: "1,16,64".')] = "16",
     arrivals: Annotated[
         str, typer.Option(help='"batch", "poisson:RATE", "closed:CLIENTS[:THINK SECONDS]".')
@@ -289,68 +298,57 @@ def sweep(
     """Try many caches: what strategies find in a trace, what policies do to a workload.
 
     A trace is replayed at the level of the cache (--capacity, --eviction, --block-size). Workloads
-    go through the engine on a virtual clock, with every combination of the options.
+    go through the engine on a virtual clock, with every combination of the options. Requests have
+    no priority here, so policies and strategies that go by it are left out.
     """
-    console, errors = Console(highlight=False), Console(stderr=True)
-    with _refusals(errors):
-        if (trace is None) == (workload is None):
-            raise InvalidArgument("what to sweep", [trace, workload], "a --trace or a --workload")
+    console = Console(highlight=False)
+    with refusals() as errors:
+        _check_sweep(context, jobs, csv, chart)
         if trace is not None:
             requests = read_trace(trace, block_size)
-            sizes = parse_capacities(capacity or "1M,3M,10M,30M,unlimited")
-            names = parse_names(eviction or "lru,belady")
-            with _bar(errors, len(sizes) * len(names)) as advance:
-                replays = sweep_trace(
-                    [requests], sizes, names, csv_path=csv, n_jobs=jobs, on_result=advance
-                )
+            sizes, names = capacity or "1M,3M,10M,30M,unlimited", eviction or "lru,belady"
+            replays = _run(errors, plan_replays(requests, sizes, names), csv, jobs)
             _show_replays(console, requests, replays)
             if chart is not None:
                 draw_curve(replays, chart)
         else:
-            make = parse_arrivals(arrivals, seed)
-            served = {name: make(make_jobs(name, seed)) for name in parse_names(workload or "")}
-            policies, names = parse_names(policy), parse_names(eviction or "lru")
-            sizes, pages = parse_capacities(capacity or "8k,unlimited"), parse_pages(page_size)
-            total = math.prod(map(len, (served, policies, names, sizes, pages)))
-            with _bar(errors, total) as advance:
-                runs = sweep_engine(
-                    served,
-                    policies,
-                    names,
-                    sizes,
-                    pages,
-                    cost=parse_cost(cost),
-                    settings=SchedulerSettings(max_running=max_running),
-                    seed=seed,
-                    csv_path=csv,
-                    n_jobs=jobs,
-                    on_result=advance,
-                )
+            axes = policy, eviction or "lru", capacity or "8k,unlimited", page_size
+            plan = plan_simulations(
+                workload or "",
+                *axes,
+                arrivals=arrivals,
+                cost=cost,
+                max_running=max_running,
+                seed=seed,
+            )
+            runs = _run(errors, plan, csv, jobs)
             console.print(run_table(runs), soft_wrap=True)
             if chart is not None:
                 draw_runs(runs, chart)
 
 
-@contextmanager
-def _refusals(errors: Console) -> Iterator[None]:
-    """One line for whatever is refused, instead of a traceback."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        hint = "" if "pip install" in str(error) else ": pip install 'radixlab[model]'"
-        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error) + hint)}")
-        raise typer.Exit(2) from None
-    except (RadixLabError, OSError, UnicodeDecodeError) as error:
-        errors.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}")
-        raise typer.Exit(2) from None
+def _check_sweep(context: typer.Context, jobs: int, csv: Path | None, chart: Path | None) -> None:
+    """Refuse what is missing, what would be ignored, and what would fail after all runs."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if ("trace" in given) == ("workload" in given):
+        got = [name for name in given if name in ("trace", "workload")]
+        raise InvalidArgument("what to sweep", got, "a --trace or a --workload")
+    kind, ignored = ("trace", OF_ENGINES) if "trace" in given else ("workload", OF_TRACES)
+    for name in (name for name in given if name in ignored):
+        allowed = f"left out beside --{kind}, which ignores it"
+        raise InvalidArgument(f"--{name.replace('_', '-')}", context.params[name], allowed)
+    if jobs == 0:
+        raise InvalidArgument("jobs", jobs, "1 or more, or -1 for each core")
+    check_file("csv", csv)
+    check_chart(chart)
 
 
-@contextmanager
-def _bar(errors: Console, total: int) -> Iterator[Callable[[object], None]]:
-    """A progress bar; yields what moves it on by one result."""
-    with Progress(console=errors) as progress:
-        task = progress.add_task("sweep", total=total)
-        yield lambda result: progress.advance(task)
+def _run(errors: Console, plan: Plan[Row], csv: Path | None, jobs: int) -> list[Row]:
+    """Run a sweep behind a progress bar."""
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("sweep", total=plan.total)
+        return plan.run(csv_path=csv, n_jobs=jobs, on_result=lambda _: progress.advance(task))
 
 
 def _show_replays(console: Console, trace: Trace, replays: Sequence[Replay]) -> None:

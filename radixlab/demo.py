@@ -188,7 +188,8 @@ def prove_reuse(
 
     Cold: each prompt alone, with a pool and a cache of its own. Warm: one after another with one
     pool and one cache. Then one cached slot is overwritten, to show that a wrong slot would be
-    noticed. Times are the best of `rounds`, in fast mode. `eviction` names the strategy.
+    noticed. Times are the best of `rounds`, in fast mode. `eviction` names the strategy. Raises
+    `InvalidPageSize`, and `InvalidArgument` for pages so large that the prompts share none.
     """
     from radixlab.gpt2 import load_gpt2  # torch takes seconds to import
     from radixlab.serving import few_threads
@@ -198,6 +199,11 @@ def prove_reuse(
     on_progress(f"loading {source}")
     model = load_gpt2(source, device=device)
     prompts = _encode_prompts(model)
+    columns = enumerate(zip(*prompts, strict=False))
+    shared = next(position for position, ids in columns if len(set(ids)) > 1)
+    if page_size > shared:
+        allowed = f"at most {shared}, the tokens that all prompts begin with"
+        raise InvalidArgument("page_size", page_size, allowed)
     with few_threads(model):
         return _prove(
             model, source, prompts, page_size, exact, eviction, new_tokens, rounds, on_progress
@@ -330,9 +336,6 @@ def _control(serving: _Serving, runner: GPT2Runner, manager: CacheManager, cold:
     """Overwrite K and V of one cached slot, serve a prompt from the cache, compare with cold."""
     request = Request(cold.request.prompt)
     cached = manager.match(request).value
-    if not cached:
-        allowed = f"at most {request.prompt_len - 1}, so that the prompts can share a page"
-        raise InvalidArgument("page_size", manager.page_size, allowed)
     runner.kv.data[:, :, cached[len(cached) // 2]] = 1.0
     watch = _Watch(runner)
     for _ in lifecycle(manager, [request], runner=watch):

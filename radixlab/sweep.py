@@ -2,25 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from radixlab import policies, simulate, strategies, virtual
 from radixlab.errors import InvalidArgument
+from radixlab.scheduler import SchedulerSettings
 from radixlab.simulate import Replay
+from radixlab.traces import Trace
 from radixlab.virtual import CostModel, Simulation
+from radixlab.viz.palette import GREY
+from radixlab.viz.style import style
 from radixlab.workloads import WORKLOADS, Job, batch, closed_loop, poisson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 UNLIMITED = "unlimited"
 UNITS = {"k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
-# Okabe-Ito, colour-blind safe, and each strategy has a mark of its own besides.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
-MARKS = "os^DvPX*"
+
+
+def _without_priority(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not name.startswith("priority")]
+
+
+# What can be named. A job has no priority: to go by it is fcfs, lof or lru under another name.
+POLICIES = _without_priority(policies.POLICIES)
+EVICTIONS = _without_priority(strategies.STRATEGIES)
+REPLAYED = _without_priority(simulate.EVICTIONS)
+
+Row = TypeVar("Row", Replay, Simulation)
+
+
+class Plan(NamedTuple, Generic[Row]):
+    """A sweep whose options are all understood: how many runs it has, and what runs them.
+
+    `run` takes the options of `Grid.run`.
+    """
+
+    total: int
+    run: Callable[..., list[Row]]
+
+
+def plan_replays(trace: Trace, capacity: str, eviction: str) -> Plan[Replay]:
+    """A trace through the cache alone; raises `InvalidArgument` for an option it can't read."""
+    sizes = parse_capacities(capacity)
+    names = parse_names("eviction", eviction, REPLAYED)
+    return Plan(len(sizes) * len(names), partial(simulate.sweep, [trace], sizes, names))
+
+
+def plan_simulations(
+    workload: str,
+    policy: str,
+    eviction: str,
+    capacity: str,
+    page_size: str,
+    *,
+    arrivals: str = "batch",
+    cost: str = "1e-4,0.02",
+    max_running: int = 256,
+    seed: int = 0,
+) -> Plan[Simulation]:
+    """Workloads through the engine; raises `InvalidArgument` for an option it can't read."""
+    arrive = parse_arrivals(arrivals, seed)
+    names = parse_names("workload", workload, WORKLOADS)
+    axes = (
+        {name: arrive(WORKLOADS[name](seed)) for name in names},
+        parse_names("policy", policy, POLICIES),
+        parse_names("eviction", eviction, EVICTIONS),
+        parse_capacities(capacity),
+        parse_pages(page_size),
+    )
+    settings = SchedulerSettings(max_running=max_running)
+    run = partial(virtual.sweep, *axes, cost=parse_cost(cost), settings=settings, seed=seed)
+    return Plan(math.prod(map(len, axes)), run)
 
 
 def parse_capacities(text: str) -> list[int | None]:
@@ -55,9 +113,13 @@ def size_name(capacity: int | None) -> str:
     return str(capacity)
 
 
-def parse_names(text: str) -> list[str]:
-    """The names in "lru, lfu", each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+def parse_names(option: str, text: str, known: Iterable[str]) -> list[str]:
+    """The names in "lru, lfu", each once; raises `InvalidArgument` for one that is not `known`."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in known:
+            raise InvalidArgument(option, name, f"one of {', '.join(known)}")
+    return names
 
 
 def parse_pages(text: str) -> list[int]:
@@ -66,13 +128,6 @@ def parse_pages(text: str) -> list[int]:
         return list(dict.fromkeys(map(int, text.split(","))))
     except ValueError:
         raise InvalidArgument("page_size", text, 'tokens such as "1,16"') from None
-
-
-def make_jobs(name: str, seed: int) -> list[Job]:
-    """A workload by its name; raises `InvalidArgument` for another."""
-    if name not in WORKLOADS:
-        raise InvalidArgument("workload", name, f"of {', '.join(WORKLOADS)}")
-    return WORKLOADS[name](seed)
 
 
 def parse_arrivals(text: str, seed: int = 0) -> Callable[[Sequence[Job]], list[Job]]:
@@ -101,14 +156,12 @@ def parse_cost(text: str) -> CostModel:
     Raises `InvalidArgument`.
     """
     try:
-        return CostModel(*map(float, text.split(",")))
-    except TypeError:
-        allowed = "two numbers of seconds, or a file"
-        raise InvalidArgument("cost", text, allowed) from None
-    except ValueError as error:
-        if isinstance(error, InvalidArgument):
-            raise
+        seconds = [float(part) for part in text.split(",")]
+    except ValueError:
         return CostModel.from_bench(text)
+    if len(seconds) != 2:
+        raise InvalidArgument("cost", text, "two numbers of seconds, or a file")
+    return CostModel(*seconds)
 
 
 def rows(results: Sequence[Replay]) -> tuple[list[str], list[list[str]]]:
@@ -177,17 +230,20 @@ def draw_runs(runs: Sequence[Simulation], path: str | Path) -> None:
     A row of panels for each workload; over capacities if there are several, else over page sizes.
     A line for each policy and strategy. Needs matplotlib (extra `sweep`).
     """
+    from matplotlib.figure import Figure
+
     workloads = list(dict.fromkeys(run.workload for run in runs))
-    figure = _figure(9, 0.6 + 2.8 * len(workloads))
-    panels = figure.subplots(len(workloads), 2, squeeze=False)
-    for (left, right), workload in zip(panels, workloads, strict=True):
-        mine = [run for run in runs if run.workload == workload]
-        _draw_lines(left, mine, lambda run: 100 * run.hit_rate)
-        _draw_lines(right, mine, lambda run: run.ttft_p95)
-        left.set(title=workload, ylabel="hit rate in % of prompt tokens")
-        right.set(ylabel="p95 time to first token, seconds")
-    panels[0][1].legend(fontsize="small")
-    figure.savefig(path)
+    with style():
+        figure = Figure(figsize=(9, 0.6 + 2.8 * len(workloads)))
+        panels = figure.subplots(len(workloads), 2, squeeze=False)
+        for (left, right), workload in zip(panels, workloads, strict=True):
+            mine = [run for run in runs if run.workload == workload]
+            _draw_lines(left, mine, lambda run: 100 * run.hit_rate)
+            _draw_lines(right, mine, lambda run: run.ttft_p95)
+            left.set(title=workload, ylabel="hit rate in % of prompt tokens")
+            right.set(ylabel="p95 time to first token, seconds")
+        panels[0][1].legend(fontsize="small")
+        figure.savefig(path)
 
 
 def _draw_lines(
@@ -195,16 +251,10 @@ def _draw_lines(
 ) -> None:
     """A line for each policy, strategy, and what else differs besides the horizontal axis."""
     by_size = len({run.capacity for run in runs}) == 1
-    for i, name in enumerate(dict.fromkeys(_series(run, by_size) for run in runs)):
+    for name in dict.fromkeys(_series(run, by_size) for run in runs):
         mine = [run for run in runs if _series(run, by_size) == name]
         names = [str(run.page_size) if by_size else size_name(run.capacity) for run in mine]
-        axes.plot(
-            names,
-            list(map(height, mine)),
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKS[i % len(MARKS)],
-            label=", ".join(name),
-        )
+        axes.plot(names, list(map(height, mine)), label=", ".join(name))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("page size in tokens" if by_size else "capacity in tokens")
 
@@ -214,41 +264,33 @@ def _series(run: Simulation, by_size: bool) -> tuple[str, ...]:
     return name if by_size else (*name, f"pages of {run.page_size}")
 
 
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def draw_curve(results: Sequence[Replay], path: str | Path) -> None:
     """Hit rate (of all blocks) against capacity as a picture; the file's suffix names the format.
 
     The axis of capacities is logarithmic, the best unlimited cache a dashed line. Needs matplotlib
     (extra `sweep`).
     """
-    figure = _figure(7, 4.2)
-    axes = figure.subplots()
-    for i, name in enumerate(dict.fromkeys(result.eviction for result in results)):
-        curve = [r for r in results if r.eviction == name and r.capacity is not None]
-        axes.plot(
-            [r.capacity or 0 for r in curve],
-            [100 * r.block_hit_rate for r in curve],
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKS[i % len(MARKS)],
-            markersize=max(4, 11 - 2 * i),  # where curves coincide, each is seen around the next
-            linewidth=max(1, 4 - i),
-            label=name,
-        )
-    if whole := [100 * r.block_hit_rate for r in results if r.capacity is None]:
-        axes.axhline(max(whole), color="#666666", linestyle="--", label=UNLIMITED)
-    if any(result.capacity is not None for result in results):
-        axes.set_xscale("log")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("capacity in tokens")
-    axes.set_ylabel("hit rate in % of all blocks")
-    axes.set_title(", ".join(dict.fromkeys(result.trace for result in results)))
-    axes.legend()
-    figure.savefig(path)
+    from matplotlib.figure import Figure
+
+    with style():
+        figure = Figure(figsize=(7, 4.2))
+        axes = figure.subplots()
+        for i, name in enumerate(dict.fromkeys(result.eviction for result in results)):
+            curve = [r for r in results if r.eviction == name and r.capacity is not None]
+            axes.plot(
+                [r.capacity or 0 for r in curve],
+                [100 * r.block_hit_rate for r in curve],
+                markersize=max(
+                    4, 11 - 2 * i
+                ),  # where curves coincide, each is seen around the next
+                linewidth=max(1, 4 - i),
+                label=name,
+            )
+        if whole := [100 * r.block_hit_rate for r in results if r.capacity is None]:
+            axes.axhline(max(whole), color=GREY, linestyle="--", marker="", label=UNLIMITED)
+        if any(result.capacity is not None for result in results):
+            axes.set_xscale("log")
+        axes.set(ylim=(0, None), title=", ".join(dict.fromkeys(r.trace for r in results)))
+        axes.set(xlabel="capacity in tokens", ylabel="hit rate in % of all blocks")
+        axes.legend()
+        figure.savefig(path)

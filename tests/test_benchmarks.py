@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,21 @@ pytest.importorskip("transformers")
 pytest.importorskip("typer")
 
 # Only now: without torch and transformers this file is skipped, not broken.
+from rich.console import Console  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from radixlab.benchmarks import bench_prefill, bench_serve, prefill_flops  # noqa: E402
+from radixlab.bench import _prefill_table, _serve_table  # noqa: E402
+from radixlab.benchmarks import (  # noqa: E402
+    PrefillReport,
+    PrefillRow,
+    ServeReport,
+    ServeRow,
+    bench_prefill,
+    bench_serve,
+    prefill_flops,
+)
 from radixlab.cli import app  # noqa: E402
 from radixlab.errors import InvalidArgument  # noqa: E402
 from radixlab.gpt2 import GPT2, GPT2Config  # noqa: E402
@@ -67,6 +79,15 @@ def test_prefill_rows_have_the_ideal_and_the_bytes(small: GPT2) -> None:
         assert row.kv_bytes_copied == per_token * 300
         assert min(row.cold, row.warm, row.batch, row.full or 0, row.copied or 0) > 0
     assert json.loads(json.dumps(report.to_dict()))["rows"][0]["flop_ratio"] == 1
+
+
+def test_what_a_batch_holds_is_whole_pages(small: GPT2) -> None:
+    """100 tokens are 7 pages of 16, of which 3 are shared."""
+    report = bench_prefill(
+        small, tokens=(100,), hits=(0.5,), batch_size=3, page_size=16, rounds=1, compare=False
+    )
+    per_page = 16 * 2 * SMALL.layers * SMALL.width * 4
+    assert report.rows[0].kv_bytes == per_page * (3 + 3 * 4)
 
 
 def test_every_way_to_serve_writes_the_same(small: GPT2) -> None:
@@ -124,8 +145,67 @@ def test_the_command_prints_tables_and_json_and_draws_charts(tmp_path: Path) -> 
         assert "<svg" in chart.read_text()
         answer = CliRunner().invoke(app, [*arguments, "--json", "--no-compare"])
         assert json.loads(answer.stdout)["environment"]["threads"] == 1
-    answer = CliRunner().invoke(app, ["bench", "prefill", "--model", "/no/such/folder"])
+
+
+@pytest.mark.parametrize("command", ["prefill", "serve"])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--model", "/no/such/folder", "folder"),
+        ("--device", "no-such-device", "device"),
+        ("--page-size", "0", "page_size must be a positive integer"),
+        ("--chart", "/no/such/folder/x.svg", "chart must be a file in a folder that exists"),
+        ("--chart", "x.foo", "chart must be a file that ends in .svg, .png, .pdf, got 'x.foo'"),
+    ],
+)
+def test_what_is_refused_is_refused_in_one_line_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, command: str, option: str, value: str, message: str
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("it was measured")
+
+    monkeypatch.setattr("radixlab.benchmarks._stopwatch", never)
+    answer = CliRunner().invoke(app, ["bench", command, "--model", "tiny", option, value])
     assert answer.exit_code == 2
+    assert message in answer.output and len(answer.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("torch", "model"), ("matplotlib", "sweep")])
+def test_what_is_not_installed_is_named_with_its_extra(missing: str, extra: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from radixlab.cli import app; app()"
+    options = ["--model", "tiny", "--tokens", "64", "--rounds", "1", "--chart", "x.svg"]
+    command = [sys.executable, "-c", code, "bench", "prefill", *options]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2 and answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert missing in line and line.endswith(f"pip install 'radixlab[{extra}]'")
+
+
+@pytest.mark.parametrize("form", ["--json", ""])
+def test_a_chart_that_fails_all_the_same_loses_no_measurement(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError("the disk is full")
+
+    monkeypatch.setattr("radixlab.bench.plot_prefill", fail)
+    options = ["--tokens", "64", "--hit", "0.5", "--rounds", "1", "--chart", "x.svg", *form.split()]
+    answer = CliRunner().invoke(app, ["bench", "prefill", "--model", "tiny", *options])
+    assert answer.exit_code == 2 and "the disk is full" in answer.stderr
+    assert ('"warm_ratio"' if form else "ideal") in answer.stdout
+
+
+def test_tables_fit_a_screen_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    times = PrefillRow(1000, 970, 0.03, 9.8765, 9.8765, 98.765, 9.8765, 9.8765, 10**9, 10**9)
+    way = ServeRow("transformers, copied prefix", 1.0, 1234.5, True, 123456, 123456, 12.345)
+    where = {"model": "GPT2(12 layers, 12 heads, width 768)"}
+    console = Console(width=80)
+    console.print(_prefill_table(PrefillReport(where, 16, 1, [times])))
+    console.print(_serve_table(ServeReport(where, 64, 123456, 1, False, [way])))
+    shown = capsys.readouterr().out
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
+    for cell in ("98765.0", "formers", "1000.0", "copied prefix", "1234.5", "12345 ms"):
+        assert cell in shown
 
 
 @pytest.mark.filterwarnings("ignore:Please use the new API:UserWarning")  # torch 2.9, CUDA build

@@ -70,9 +70,11 @@ def test_fast_mode_differs_by_rounding_at_most() -> None:
     assert report.max_logit_difference < 1e-4 < report.control_difference
 
 
-def test_a_page_size_that_shares_nothing_is_refused_with_both_numbers() -> None:
-    with pytest.raises(InvalidArgument, match=r"at most 274.*got 512"):
-        prove_reuse(page_size=512, new_tokens=1, rounds=1)
+def test_the_largest_page_is_what_the_prompts_share_and_a_larger_one_is_refused() -> None:
+    report = prove_reuse(page_size=264, new_tokens=1, rounds=1)
+    assert [prompt.reused_tokens for prompt in report.prompts] == [0, 264, 264]
+    with pytest.raises(InvalidArgument, match=r"at most 264, the tokens that all .* got 265"):
+        prove_reuse(page_size=265)
     with pytest.raises(InvalidPageSize):
         prove_reuse(page_size=0)
 
@@ -109,12 +111,25 @@ def test_one_part_can_be_shown_alone(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--model", "no-such-model"), ("--device", "no-such-device"), ("--page-size", "0")],
+    [
+        ("--model", "no-such-model"),
+        ("--device", "no-such-device"),
+        ("--page-size", "0"),
+        ("--page-size", "270"),
+        ("--svg", "/no/such/folder/demo.svg"),
+        ("--svg", "/"),
+    ],
 )
-def test_bad_arguments_get_one_sentence_and_no_traceback(arguments: tuple[str, str]) -> None:
+def test_bad_arguments_get_one_line_and_no_traceback(arguments: tuple[str, str]) -> None:
     code, output = run("--part", "3", *arguments)
     assert code == 2
-    assert "Traceback" not in output
+    assert len(output.splitlines()) == 1 and "Traceback" not in output
+
+
+def test_where_the_picture_can_t_go_is_asked_first() -> None:
+    code, output = run("--part", "1", "--svg", "/no/such/folder/demo.svg")
+    assert code == 2 and "svg must be a file in a folder that exists" in output
+    assert "insert A" not in output
 
 
 def test_without_torch_the_third_part_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from typer.testing import CliRunner
 
 from radixlab.cli import app
 from radixlab.errors import InvalidArgument
+from radixlab.policies import POLICIES
 from radixlab.simulate import Replay, sweep
+from radixlab.strategies import STRATEGIES
 from radixlab.sweep import (
     draw_curve,
     draw_runs,
@@ -24,6 +27,8 @@ from radixlab.sweep import (
 from radixlab.traces import Trace, to_trace
 from radixlab.virtual import CostModel
 from radixlab.virtual import sweep as sweep_engine
+from radixlab.viz.palette import CYCLE, GREY
+from radixlab.viz.style import rc
 from radixlab.workloads import WORKLOADS, batch, closed_loop, poisson
 
 
@@ -114,12 +119,64 @@ def test_the_command_prints_the_rates_and_writes_what_it_is_asked_for(tmp_path: 
         (["--eviction", "clock"], "eviction must be one of lru"),
         (["--capacity", "lots"], "capacity must be tokens such as"),
         (["--block-size", "512"], "made.jsonl, line 1: hash_ids must be"),
+        (["--eviction", "priority"], "eviction must be one of lru"),
+        (["--policy", "lpm"], "--policy must be left out beside --trace"),
+        (["--page-size", "16"], "--page-size must be left out beside --trace"),
+        (["--arrivals", "batch"], "--arrivals must be left out beside --trace"),
+        (["--cost", "1,2"], "--cost must be left out beside --trace"),
+        (["--max-running", "8"], "--max-running must be left out beside --trace"),
+        (["--seed", "0"], "--seed must be left out beside --trace"),
+        (["--workload", "rag"], "a --trace or a --workload"),
     ],
 )
 def test_the_command_says_what_is_wrong(tmp_path: Path, options: list[str], message: str) -> None:
     code, output = run("--trace", made_trace(tmp_path), "--block-size", "20", *options)
+    assert code == 2 and len(output.splitlines()) == 1
+    assert message in output
+
+
+@pytest.mark.parametrize("kind", ["--trace made.jsonl --block-size 20", "--workload rag"])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--chart", "no/such/folder/x.svg", "chart must be a file in a folder that exists"),
+        ("--chart", ".", "chart must be a file in a folder that exists"),
+        ("--chart", "x.foo", "chart must be a file that ends in .svg, .png, .pdf, got 'x.foo'"),
+        ("--chart", "x", "chart must be a file that ends in"),
+        ("--csv", "no/such/folder/x.csv", "csv must be a file in a folder that exists"),
+        ("--jobs", "0", "jobs must be 1 or more, or -1 for each core, got 0"),
+    ],
+)
+def test_what_would_fail_in_the_end_is_refused_in_one_line_before_anything_runs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    option: str,
+    value: str,
+    message: str,
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it ran")
+
+    made_trace(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("radixlab.grid._parallel", never)
+    code, output = run(*kind.split(), option, value)
+    assert code == 2 and message in output
+    assert "Traceback" not in output and len(output.splitlines()) == 1
+
+
+def test_a_chart_that_fails_all_the_same_comes_after_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError("the disk is full")
+
+    monkeypatch.setattr("radixlab.cli.draw_runs", fail)
+    code, output = run("--workload", "rag", "--policy", "fcfs", "--chart", "x.svg")
     assert code == 2
-    assert message in " ".join(output.split())
+    table, refused = output.split("PermissionError")
+    assert "rag" in table and "the disk is full" in refused
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -148,20 +205,34 @@ def test_the_command_serves_workloads_on_a_virtual_clock_and_goes_on_where_it_wa
     ("options", "message"),
     [
         ([], "a --trace or a --workload"),
-        (["--workload", "chats"], "workload must be of few-shot, chat"),
+        (["--workload", "chats"], "workload must be one of few-shot, chat"),
+        (["--workload", "rag", "--block-size", "16"], "--block-size must be left out beside"),
+        (["--workload", "rag", "--policy", "priority-lof"], "policy must be one of fcfs, lpm"),
+        (["--workload", "rag", "--eviction", "priority"], "eviction must be one of lru"),
         (["--workload", "rag", "--policy", "lifo"], "policy must be one of fcfs, lpm"),
         (["--workload", "rag", "--eviction", "belady"], "eviction must be one of lru"),
         (["--workload", "rag", "--page-size", "many"], 'page_size must be tokens such as "1,16"'),
         (["--workload", "rag", "--arrivals", "soon"], 'arrivals must be "batch", "poisson:RATE"'),
         (["--workload", "rag", "--cost", "nothing.json"], "FileNotFoundError"),
         (["--workload", "rag", "--cost", "1,2,3"], "cost must be two numbers of seconds"),
+        (["--workload", "rag", "--cost", "5"], "cost must be two numbers of seconds"),
         (["--workload", "rag", "--cost", "-1,2"], "per_token must be seconds, 0 or more"),
     ],
 )
 def test_the_command_says_what_is_wrong_with_a_simulation(options: list[str], message: str) -> None:
     code, output = run(*options)
-    assert code == 2
-    assert message in " ".join(output.split())
+    assert code == 2 and len(output.splitlines()) == 1
+    assert message in output
+
+
+def test_all_can_be_swept_but_what_goes_by_a_priority_that_no_job_has() -> None:
+    left_out = {"priority", "priority-lof"}
+    policies, evictions = sorted(set(POLICIES) - left_out), sorted(set(STRATEGIES) - left_out)
+    options = ["--capacity", "unlimited", "--policy", ",".join(policies)]
+    code, output = run("--workload", "adversarial", *options, "--eviction", ",".join(evictions))
+    assert code == 0, output
+    table = [line.split() for line in output.splitlines() if line.startswith("adversarial")]
+    assert {tuple(row[1:3]) for row in table} == {(p, e) for p in policies for e in evictions}
 
 
 def test_arrivals_as_one_writes_them() -> None:
@@ -181,6 +252,18 @@ def test_costs_as_one_writes_them(tmp_path: Path) -> None:
     rows = [{"tokens": 10, "cached": c, "warm": 1.0 + (10 - c)} for c in (0, 5)]
     path.write_text(json.dumps({"rows": rows}))
     assert parse_cost(str(path)) == CostModel(1.0, 1.0)
+
+
+def test_fourteen_lines_of_a_chart_are_told_apart_even_without_colour() -> None:
+    looks = list(rc()["axes.prop_cycle"])
+    assert len({(look["marker"], look["linestyle"]) for look in looks}) == len(looks) == 14
+    assert len({(look["color"], look["marker"]) for look in looks}) == 14
+
+
+def test_charts_wear_the_house_palette(tmp_path: Path) -> None:
+    draw_curve(results()[1], path := tmp_path / "curve.svg")
+    used = set(re.findall(r"stroke: (#\w+)", path.read_text()))
+    assert {colour.lower() for colour in (*CYCLE[:2], GREY)} <= used
 
 
 def test_a_picture_over_page_sizes_where_there_is_one_capacity(tmp_path: Path) -> None:

@@ -13,10 +13,14 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 
 def rc() -> dict[str, Any]:
-    """Matplotlib's settings: each line has a colour, a dash and a marker of its own."""
+    """Matplotlib's settings: each line has a colour, a dash and a marker of its own.
+
+    From the eighth line on all come again, but markers one place further, and dashes two.
+    """
     from cycler import cycler
 
-    lines = cycler(color=CYCLE) + cycler(marker=MARKERS) + cycler(linestyle=DASHES)
+    markers, dashes = MARKERS + MARKERS[1:] + MARKERS[:1], DASHES + DASHES[2:] + DASHES[:2]
+    lines = cycler(color=CYCLE * 2) + cycler(marker=markers) + cycler(linestyle=dashes)
     return {
         "axes.axisbelow": True,
         "axes.edgecolor": "#57606a",

@@ -1,0 +1,47 @@
+"""What the command line refuses: in one line, with status 2, and before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from radixlab.errors import InvalidArgument, RadixLabError
+
+CHARTS = (".svg", ".png", ".pdf")
+
+
+@contextmanager
+def refusals() -> Iterator[Console]:
+    """A console on stderr; whatever is refused in the block is one line there, no traceback."""
+    errors = Console(stderr=True)
+    try:
+        yield errors
+    except (RadixLabError, OSError, UnicodeDecodeError, ModuleNotFoundError) as error:
+        missing = isinstance(error, ModuleNotFoundError) and "pip install" not in str(error)
+        hint = ": pip install 'radixlab[model]'" if missing else ""
+        line = Text.assemble((type(error).__name__, "red"), f": {error}{hint}")
+        errors.print(line, soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def check_file(option: str, path: Path | None) -> None:
+    """Raise `InvalidArgument` unless the file that was asked for can be there."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise InvalidArgument(option, str(path), "a file in a folder that exists")
+
+
+def check_chart(path: Path | None) -> None:
+    """The same for a chart; and raise `ModuleNotFoundError` if nothing can draw it."""
+    check_file("chart", path)
+    if path is None:
+        return
+    if path.suffix.lower() not in CHARTS:
+        raise InvalidArgument("chart", str(path), f"a file that ends in {', '.join(CHARTS)}")
+    if find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("a chart needs matplotlib: pip install 'radixlab[sweep]'")
