@@ -130,7 +130,7 @@ def test_a_mistake_is_shown_as_two_trees_and_named(lab: Lab) -> None:
     number = next(i for i, wrong in enumerate(known) if "children went to" in wrong.message)
     lab.write(answer(lab), split_at(number))
     shown = lab.check("split_at")
-    expect(shown).to_contain_text("split_at fails in 1 of 2 visible cases")
+    expect(shown).to_contain_text("split_at fails in 1 of 3 visible cases")
     expect(shown).to_contain_text(known[number].message)
     expect(shown).to_contain_text("hangs below node [101, 11], expected below node [12]")
     expect(shown).to_contain_text(VISIBLE_ONLY)
@@ -176,7 +176,7 @@ def test_an_endless_loop_is_reported_and_the_kernel_goes_on(lab: Lab) -> None:
     expect(lab.check("split_at")).to_contain_text("look for a loop without end")
     lab.write(answer(lab), split_at())
     shown = lab.check("split_at")
-    expect(shown).to_contain_text("split_at passes: 2 visible cases, all right.")
+    expect(shown).to_contain_text("split_at passes: 3 visible cases, all right.")
     expect(shown.locator("progress")).to_have_attribute("value", "1")
 
 

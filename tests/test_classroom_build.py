@@ -345,7 +345,11 @@ def test_the_mistakes_of_a_pack_are_those_that_the_grader_knows() -> None:
 def test_files_are_written_and_a_notebook_with_answers_in_it_is_kept(tmp_path: Path) -> None:
     sheet = small()
     names = ["classroom_sheet.check.json", "classroom_sheet.ipynb"]
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / names[0]).write_text("{}")  # where it lay before
     assert [p.name for p in write_student_files(sheet, tmp_path / "new")] == names
+    there = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert there == [".checks", names[1]], "nothing but notebooks is seen in the folder"
     notebook = tmp_path / "new/classroom_sheet.ipynb"
     assert not build.written_in(notebook)
     assert [p.name for p in write_student_files(sheet, tmp_path / "new")] == names
@@ -358,6 +362,19 @@ def test_files_are_written_and_a_notebook_with_answers_in_it_is_kept(tmp_path: P
     written = write_student_files(sheet, tmp_path / "new", with_solutions=True)
     assert [p.name for p in written] == [names[0], "classroom_sheet.solutions.ipynb"]
     assert notebook.read_bytes() == kept
+
+
+def test_a_notebook_says_what_jupyterlab_would_write_into_it(tmp_path: Path) -> None:
+    """Else one that was only opened is marked as changed."""
+    kernel = pytest.importorskip("ipykernel.ipkernel").IPythonKernel
+    spec = pytest.importorskip("ipykernel.kernelspec").get_kernel_dict()
+    write_student_files(small(), tmp_path)
+    notebook = nbformat.read(tmp_path / "classroom_sheet.ipynb", as_version=4)
+    assert notebook.metadata["language_info"] == kernel.language_info
+    name = {"display_name": spec["display_name"], "language": spec["language"], "name": "python3"}
+    assert notebook.metadata["kernelspec"] == name
+    for path in find_sheets():
+        assert f"\n  display_name: {spec['display_name']}\n" in path.read_text(encoding="utf-8")
 
 
 def test_outputs_alone_are_no_work_and_a_broken_file_is(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from test_classroom_build import OURS, ours
 from radixlab.classroom import check, checks, show
 from radixlab.classroom.caseresult import CaseResult, differences
 from radixlab.classroom.checkresult import VISIBLE_ONLY, CheckResult
+from radixlab.classroom.outcome import Outcome
 from radixlab.classroom.packs import visible_pack
 from radixlab.classroom.picture import is_tree, tree_diff
 from radixlab.errors import InvalidArgument
@@ -123,7 +124,8 @@ PACK = {
 @pytest.fixture(autouse=True)
 def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with the pack of visible checks, and no check made before."""
-    (tmp_path / "small.check.json").write_text(json.dumps(PACK), encoding="utf-8")
+    (tmp_path / ".checks").mkdir()
+    (tmp_path / ".checks/small.check.json").write_text(json.dumps(PACK), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
     monkeypatch.setattr(checks, "_passed", {})
@@ -278,6 +280,23 @@ def test_22_an_endless_loop_is_reported_and_the_kernel_lives() -> None:
     assert checked("double", "def double(x):\n    return 2 * x")
 
 
+def test_cases_that_were_not_run_are_counted_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "call_in_child", lambda *_: (Outcome("timeout"), ""))
+    cases = [{"group": "example", "args": [n], "expected": 2 * n} for n in range(5)]
+    verdicts = []
+    for number in (5, 3, 2):
+        pack = PACK | {"exercises": {"double": task(cases=cases[:number])}}
+        (tmp_path / ".checks/small.check.json").write_text(json.dumps(pack), encoding="utf-8")
+        verdicts.append(checked("double", ENDLESS).verdict[1])
+    assert verdicts == [
+        "double fails in 2 of 5 visible cases; the others were not run.",
+        "double fails in 2 of 3 visible cases; the other was not run.",
+        "double fails in 2 of 2 visible cases.",
+    ]
+
+
 @can_fork
 @pytest.mark.parametrize(
     ("code", "told"),
@@ -322,12 +341,12 @@ def test_a_stub_is_not_a_failure_but_not_written_yet(line: str) -> None:
 def wanting(tmp_path: Path) -> Any:
     """A check whose function should give back a value of this kind, through a driver or not."""
 
-    def wanted(kind: str, code: str, driver: str = "") -> CheckResult:
-        case = {"group": "example", "args": [2], "expected": [4], "kind": kind}
+    def wanted(kind: str, code: str, driver: str = "", inside: str = "") -> CheckResult:
+        case = {"group": "example", "args": [2], "expected": [4], "kind": kind, "inside": inside}
         changes: dict[str, Any] = {"cases": [case], "driver": driver}
         changes |= {"entry": "run_double"} if driver else {}
         pack = PACK | {"exercises": {"double": task(**changes)}}
-        (tmp_path / "small.check.json").write_text(json.dumps(pack), encoding="utf-8")
+        (tmp_path / ".checks/small.check.json").write_text(json.dumps(pack), encoding="utf-8")
         return checked("double", code)
 
     return wanted
@@ -394,6 +413,36 @@ def test_a_driver_that_takes_any_sequence_says_nothing_of_its_kind(wanting: Any)
     assert wanting("list", "def double(x): return (4,)", driver)
 
 
+def test_other_things_in_a_list_than_were_asked_for_are_named(wanting: Any) -> None:
+    driver = "def run_double(x):\n    return [each.real for each in double(x)]"
+    told = "There is a text in what `double` returned, where a whole number should be."
+    for value in ("['4']", "[['4'], 4]"):
+        assert told in str(wanting("list", f"def double(x): return {value}", driver, "int"))
+    assert wanting("list", "def double(x): return [4]", driver, "int")
+    assert told not in str(wanting("list", "def double(x): return ['4']", driver))
+
+
+@pytest.mark.parametrize("value", ["ValueError", "ValueError(x)"])
+def test_an_exception_that_is_returned_should_be_raised(wanting: Any, value: str) -> None:
+    driver = "def run_double(x):\n    return list(double(x))"
+    text = str(wanting("", f"def double(x): return {value}", driver))
+    assert "`double` returned an exception: it should `raise` it." in text
+
+
+def test_what_should_have_come_of_calls_is_told_call_by_call() -> None:
+    text = str(checked("count", "def count(n):\n    return 1 / 0"))
+    assert "expected:\n  - after 1. count(1): {'n': 1}\n  - after 2. count(2): {'n': 2}" in text
+
+
+def test_a_difference_is_told_once() -> None:
+    result = checked("count", "def count(n):\n    return {'n': 0}")
+    assert "what differs" in str(result) and "it gave" not in str(result)
+    case = CaseResult("case 1", "f", True, (), (), [[1, 2], [3, 4]], [[1, 2], [3, 5]])
+    text = str(CheckResult("f", "A sheet", (case,)))
+    assert "it gave   [[1, 2], [3, 5]]\n  expected  [[1, 2], [3, 4]]" in text
+    assert "what differs" not in text
+
+
 def test_an_exception_says_what_was_expected_and_where_to_look(wanting: Any) -> None:
     text = str(wanting("list", "def double(x):\n    return [x, 4][x]"))
     assert "It raised IndexError: list index out of range. It asked a list for a place" in text
@@ -433,6 +482,116 @@ def test_missing_names_say_which_cell_to_run() -> None:
     assert "Node is not defined. Run the cells above first" in str(checked("cut", ""))
 
 
+# --- which code is checked -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shell() -> Any:
+    """IPython, which takes the place of `__main__`, and gives it back here."""
+    shells, main = pytest.importorskip("IPython.core.interactiveshell"), sys.modules["__main__"]
+    shell = shells.InteractiveShell()
+    sys.modules["__main__"] = main
+    return shell
+
+
+@pytest.fixture
+def cells(shell: Any) -> Any:
+    """Runs cells one after another, then a check; gives the check's result."""
+    shell.reset()
+
+    def run(*sources: str) -> CheckResult:
+        for source in sources:
+            shell.run_cell(source, store_history=True)
+        shell.run_cell("from radixlab.classroom import check\nresult = check('double')", True)
+        result: CheckResult = shell.user_ns["result"]
+        return result
+
+    return run
+
+
+RIGHT = "def double(x):\n    return 2 * x"
+STALE = "What is there is still the `double` of cell [1]."
+
+
+def test_a_check_says_of_which_cell_the_code_is(cells: Any) -> None:
+    result = cells("x = 1", RIGHT)
+    assert result and "Checked: the code of cell [2]. These are the visible" in str(result)
+    assert "Checked: the code of cell [2]." in words(result._repr_html_())
+    assert "cell [4]" in str(cells("def double(x):\n    return x + x"))
+    assert "Checked" not in str(checked("double", RIGHT)), "nobody knows of cells there"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("def double(x)\n    return 2 * x", "did not run: SyntaxError in its line 1."),
+        ("def double(x):\n  return 2\n return 3", "did not run: IndentationError in its line 3."),
+        ("import nothing\ndef double(x):\n    return 3", "stopped before it came to `double`."),
+        ("@nothing\ndef double(x):\n    return 3", "stopped before it came to `double`."),
+    ],
+)
+def test_no_green_tick_for_the_code_before_the_one_that_did_not_run(
+    cells: Any, cell: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The old function would be judged in place of the new one, and pass."""
+    result = cells(RIGHT, cell)
+    assert not result and result.sheet["double"] is None
+    assert str(result).startswith("○ double: your last cell with it, [2], ")
+    assert told in str(result) and STALE in str(result)
+    assert cells(RIGHT), "it is run again"
+
+
+def test_a_first_cell_that_did_not_run_is_named(
+    cells: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = str(cells("def double(x)\n    return 2 * x"))
+    assert "your last cell with it, [1], did not run: SyntaxError" in text and "still" not in text
+
+
+def test_no_green_tick_for_the_code_before_it_got_another_name(cells: Any) -> None:
+    result = cells(RIGHT, "def dubble(x):\n    return 3 * x")
+    assert not result and "you have defined `dubble` since. " in str(result)
+    assert STALE in str(result) and "run cell [1] again." in str(result)
+    assert cells(RIGHT)
+    assert cells("def helper(x):\n    return 3"), "another name is another function"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "first = double",
+        "import functools\ndouble = functools.cache(double)",
+        "import functools\n@functools.cache\ndef double(x):\n    return 2 * x",
+        "class Numbers:\n    def double(self, x):\n        return 3 * x",
+        "%time double(3)",
+        "%%time\ndef double(x):\n    return 2 * x",
+        'text = """\nx x\ndouble"""',
+        "1 / 0",
+        "def double(x):\n    return 2 * x\nreturn 3",  # IPython runs what stands above
+        "In = 3",
+        "del In",
+    ],
+)
+def test_who_does_other_things_with_the_name_is_not_held_up(
+    cells: Any, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cells(RIGHT, cell)
+
+
+def test_a_class_is_from_its_cell_too() -> None:
+    import linecache
+
+    from radixlab.classroom.origin import origin
+
+    old, new = (f"class Double:\n    def of(self, x):\n        return x{s}" for s in ("", "("))
+    linecache.cache["<old>"] = (len(old), None, old.splitlines(True), "<old>")
+    names: dict[str, Any] = {"__name__": "__main__", "In": ["", old, new]}
+    exec(compile(old, "<old>", "exec"), names)
+    assert "[2], did not run" in origin("Double", names, ()).stale
+    names["In"].pop()
+    assert origin("Double", names, ()) == (1, "")
+
+
 # --- the sheet -----------------------------------------------------------------------------------
 
 
@@ -450,17 +609,30 @@ def test_the_progress_of_the_sheet_is_remembered() -> None:
 def test_the_pack_of_this_very_notebook_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = PACK | {"sheet": "a", "title": "Another sheet"}
-    (tmp_path / "a.check.json").write_text(json.dumps(other), encoding="utf-8")
+    other = json.dumps(PACK | {"sheet": "a", "title": "Another sheet"})
     code = "def double(x):\n    return 2 * x"
-    assert checked("double", code).title == "Another sheet"
-    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "small.ipynb"))
-    assert checked("double", code).title == "A small sheet"
+    for place in ("a.check.json", ".checks/a.check.json"):  # beside it, as before, or not
+        (tmp_path / place).write_text(other, encoding="utf-8")
+        monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+        assert checked("double", code).title == "Another sheet"
+        monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "small.ipynb"))
+        assert checked("double", code).title == "A small sheet"
+        (tmp_path / place).unlink()
 
 
 def test_an_unknown_exercise_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"one of double, cut, count.*'triple'"):
+    with pytest.raises(InvalidArgument, match=r"one of double, cut, count.*'triple'") as refused:
         check("triple")
+    (line,) = refused.value._render_traceback_()  # type: ignore[attr-defined]
+    assert line == "NoSuchExercise: exercise must be one of double, cut, count, got 'triple'"
+
+
+def test_without_a_pack_an_unknown_exercise_is_refused_with_the_names_of_our_sheets(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".checks/small.check.json").unlink()
+    with pytest.raises(InvalidArgument, match=r"one of match_len, longest_prefix, split_at, "):
+        check("match_length")
 
 
 def test_a_downloaded_notebook_without_its_pack_uses_the_sheet_of_the_package() -> None:
@@ -499,7 +671,7 @@ def test_nbgraders_validation_sees_the_failure(tmp_path: Path) -> None:
         nbformat.write(notebook, tmp_path / "sheet.ipynb")
         return len(validator.Validator().validate(str(tmp_path / "sheet.ipynb")).get("failed", []))
 
-    (tmp_path / "small.check.json").unlink()
+    (tmp_path / ".checks/small.check.json").unlink()
     pack = json.dumps(visible_pack(small()))
     (tmp_path / "classroom_sheet.check.json").write_text(pack, encoding="utf-8")
     assert failed("def double(x):\n    return 2 * x") == 0
@@ -545,6 +717,90 @@ def test_in_each_of_our_sheets_solutions_pass_stubs_wait_and_mistakes_are_named(
         exec(exercise.solution, names)
         exec(f"result = check({exercise.id!r})", names)
         assert names["result"], names["result"]
+
+
+RETURN = "`{name}` returned None, and should return {kind}. Is there a `return` on each way"
+REAL = [
+    ("01-longest-prefix", "longest_prefix", "    return len", "    len", RETURN, "a tuple"),
+    ("01-longest-prefix", "longest_prefix", "return len(slots), slots", "return 3", "", "a tuple"),
+    ("03-insert", "insert", "return found", "found", RETURN, "a tuple"),
+    ("05-evict", "victim", "default=None)", "default=None).key", "", "a value of the type `Node`"),
+    ("05-evict", "evict", "return slots", "slots", RETURN, "a list"),
+    ("06-pages", "allocate", "return [", "print(*[", RETURN, "a list"),
+    ("07-schedule", "defer_repeated", "return now", "now", RETURN, "a tuple"),
+    ("07-schedule", "lpm", "return sorted(waiting, ", "return waiting.sort(", RETURN, "a list"),
+    ("08-paged-attention", "paged_attention", "return torch", "torch", RETURN, "a tensor of torch"),
+]
+"""What a student did for real: a sheet, an exercise, and a change of its solution."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "exercise", "old", "new", "told", "kind"), REAL)
+def test_what_a_student_did_for_real_is_told_in_plain_words(
+    name: str, exercise: str, old: str, new: str, told: str, kind: str
+) -> None:
+    sheet = ours(name)
+    changed = sheet.exercises[exercise].solution.replace(old, new)
+    changed += ")" * (new == "print(*[")
+    others = [e.solution for e in sheet.exercises.values() if e.id != exercise]
+    text = str(checked(exercise, "\n\n".join([sheet.given, *others, changed])))
+    assert told.format(name=exercise, kind=kind) in text
+    assert f"and should return {kind}" in text or not kind, text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "exercise", "code", "told"),
+    [
+        (
+            "01-longest-prefix",
+            "match_len",
+            "def match_len(edge):\n    return 0",
+            "takes 1 positional argument but 2 were given (when the check called your code)",
+        ),
+        (
+            "07-schedule",
+            "lpm",
+            "def lpm(waiting):\n    return [each.name for each in waiting]",
+            "There is a text in what `lpm` returned, where a value of the type `Request` should",
+        ),
+        (
+            "06-pages",
+            "page_table_row",
+            "def page_table_row(pages, num_tokens, page_size):\n    return ValueError",
+            "`page_table_row` returned an exception: it should `raise` it.",
+        ),
+        (
+            "06-pages",
+            "floor_to_page",
+            "def floor_to_page(num_tokens, page_size):\n    return num_tokens / 1",
+            "`floor_to_page` returned a float, and should return a whole number.",
+        ),
+        (
+            "04-lock",
+            "unlock",
+            "def unlock(cache, node):\n    raise ValueError",
+            "1. unlock([900, 41]), came of it: 'raised ValueError', expected 'raised NotLocked'",
+        ),
+        (
+            "04-lock",
+            "unlock",
+            "def unlock(cache, node):\n    return NotLocked",
+            "`unlock` returned an exception: it should `raise` it.",
+        ),
+        (
+            "05-evict",
+            "evict",
+            "def evict(cache, num_tokens):\n    raise RuntimeError('too few')",
+            "after 1. evict(3), slots: 'raised RuntimeError', expected 'raised ValueError'",
+        ),
+    ],
+)
+def test_what_was_done_otherwise_is_told_in_plain_words(
+    name: str, exercise: str, code: str, told: str
+) -> None:
+    sheet = ours(name)
+    assert told in str(checked(exercise, f"{sheet.given}\n\n{code}"))
 
 
 # --- comparing -----------------------------------------------------------------------------------

@@ -222,11 +222,12 @@ def test_an_unknown_sheet_is_refused_with_the_names_of_those_there_are() -> None
 def test_build_never_overwrites_what_a_student_wrote(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "work"
     assert "jupyter lab" in run("build", source, "--out", out).output
-    run("build", source, "--out", out)
+    assert run("build", source, "--out", out, "--quiet").output == ""
     notebook = nbformat.read(out / "09-twice.ipynb", as_version=4)
     notebook.cells[-1].source = "my own words"
     nbformat.write(notebook, out / "09-twice.ipynb")
-    assert "was left as it is" in run("build", source, "--out", out).output
+    for quiet in ([], ["--quiet"]):
+        assert "was left as it is" in run("build", source, "--out", out, *quiet).output
     assert "my own words" in (out / "09-twice.ipynb").read_text(encoding="utf-8")
     run("build", source, "--out", out, "--force")
     assert "my own words" not in (out / "09-twice.ipynb").read_text(encoding="utf-8")
@@ -237,7 +238,7 @@ def test_solutions_are_built_on_request_only(source: Path, tmp_path: Path) -> No
     for options, expected in ([], False), (["--with-solutions"], True):
         out = tmp_path / str(expected)
         run("build", source, "--out", out, *options)
-        texts = [path.read_text(encoding="utf-8") for path in out.iterdir()]
+        texts = [path.read_text(encoding="utf-8") for path in out.rglob("*") if path.is_file()]
         assert any(SOLUTION.strip() in text for text in texts) is expected
 
 
@@ -246,15 +247,17 @@ def test_a_release_has_notebook_checks_and_how_to_begin_and_nothing_else(
 ) -> None:
     out = tmp_path / "week1"
     run("release", source, "--out", out, "--zip")
-    names = ["09-twice.check.json", "09-twice.ipynb", "README.txt"]
-    assert sorted(path.name for path in out.iterdir()) == names
+    names = [".checks/09-twice.check.json", "09-twice.ipynb", "README.txt"]
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert sorted(path.relative_to(out).as_posix() for path in files) == names
     with zipfile.ZipFile(tmp_path / "week1.zip") as archive:
         assert archive.namelist() == [f"week1/{name}" for name in names]
     first = (tmp_path / "week1.zip").read_bytes()
     readme = (out / "README.txt").read_text(encoding="utf-8")
     assert 'pip install "radixlab[lab]"' in readme
     assert "Hand in: 09-twice.ipynb" in readme
-    for path in out.iterdir():
+    assert "The folder .checks" in readme
+    for path in files:
         text = path.read_text(encoding="utf-8")
         for secret in (SOLUTION.strip(), "randrange", "number * number", "once is not enough"):
             assert secret not in text, (path.name, secret)

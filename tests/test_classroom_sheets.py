@@ -315,6 +315,21 @@ def test_the_race_of_the_third_sheet_is_the_one_that_its_text_tells() -> None:
     assert first.changes.created and not second.changes.created
 
 
+def test_while_a_node_is_held_its_time_stands_still_as_three_sheets_say() -> None:
+    shown: dict[str, Names] = {"02-split": {}, "04-lock": {}}
+    for name, names in shown.items():
+        for cell in load_sheet(name).cells:
+            if cell.is_code and cell.role is Role.PAGE and "cache" in cell.source:
+                exec(cell.source, names)
+        assert "stands still while a node is" in " ".join(load_sheet(name).text.split())
+    held = shown["02-split"]["b"].node
+    assert held.ref_count and held.timestamp == 1 < shown["02-split"]["cache"].tick
+    upper, child = shown["04-lock"]["s"].node, shown["04-lock"]["r1"].node
+    assert upper.ref_count and not child.ref_count and child.timestamp > upper.timestamp
+    rule = "of the nodes that nobody holds, none was last used before its children"
+    assert rule in " ".join(load_sheet("05-evict").text.split())
+
+
 @pytest.mark.parametrize("path", [p for p in find_sheets() if p.stem not in NEEDS_TORCH])
 def test_the_pictures_of_a_sheet_need_no_graphviz(
     path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from radixlab.cache import CacheHandle, RadixCache
-from radixlab.classroom.sheet import Sheet, load_sheet
+from radixlab.classroom.sheet import Role, Sheet, load_sheet
 from radixlab.errors import DoubleFree, PoolExhausted
 from radixlab.gpt2 import Span, load_gpt2
 from radixlab.kv import KVPool
@@ -136,11 +136,13 @@ def test_the_sheets_promise_about_times_holds_in_the_library() -> None:
 
 
 def test_the_visible_evictions_are_the_chapters() -> None:
-    picked = [result for _, result in visible(EVICT, "victim")]
+    picked = [result["victim"] for _, result in visible(EVICT, "victim")]
     r1, r2 = {"key": [31, 32], "value": [6, 7]}, {"key": [41, 42, 43], "value": [8, 9, 10]}
-    assert picked == [r1, r1, r2, None]
+    assert picked == [r1, r1, r2, None, r2, r2, None]
     traces = [[step["slots"] for step in result] for _, result in visible(EVICT, "evict")]
-    assert traces == [[[6, 7]], ["refused"], [[3, 4], [5, 6, 2]]]
+    assert traces[:2] == [[[6, 7]], ["raised ValueError"]]
+    assert traces[2] == [[], [3, 4], [5, 6, 2], [7, 0, 1]], "the picture's order"
+    assert traces[3] == [[12, 2, 13], [10, 11], "raised ValueError"]
 
 
 # --- 06: pages -----------------------------------------------------------------------------------
@@ -191,9 +193,9 @@ def test_whole_pages_and_page_tables_are_the_managers() -> None:
 def test_the_visible_rows_are_the_chapters() -> None:
     (_, by_slot), (_, by_two), *_ = visible(PAGES, "page_table_row")
     assert by_slot == by_two == [0, 1, 2, 3, 6, 7]
-    assert [result for _, result in visible(PAGES, "floor_to_page")] == [4, 8, 0]
+    assert [result for _, result in visible(PAGES, "floor_to_page")] == [4, 8, 0, 0, 6]
     pages = [result for _, result in visible(PAGES, "pages_of")]
-    assert pages == [[0, 1, 3], [2, 0], [5, 2, 4]]
+    assert pages == [[0, 1, 3], [2, 0], [5, 2, 4], []]
 
 
 def test_the_table_in_the_text_of_the_sheet_is_right() -> None:
@@ -329,6 +331,25 @@ def test_the_visible_mask_is_r1s_and_the_visible_prompts_are_what_they_say() -> 
     assert result["next token"] == int(logits.argmax())
     assert result["warm - cold"] == 0.0
     assert result["logits"] == pytest.approx(logits[::200].tolist(), rel=1e-9)
+
+
+def test_the_slots_that_r1_does_not_have_are_free_as_the_text_says() -> None:
+    (cell,) = (c for c in ATTENTION.cells if "draw_pool" in c.source)
+    shown: Names = {}
+    exec(cell.source, shown)
+    assert {4, 5} <= set(shown["scenario"].manager.pool.free_slots)
+    assert "p4 and p5 are not R1's, here they are free" in " ".join(ATTENTION.text.split())
+
+
+@pytest.mark.parametrize("body", ["return None", "return q[:1]", "raise NotImplementedError"])
+def test_the_comparison_says_in_a_line_that_there_is_nothing_to_compare(
+    names: Names, body: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cell,) = (c for c in ATTENTION.cells if "load_gpt2" in c.source and c.role is Role.PAGE)
+    own = dict(names)
+    exec(f"def paged_attention(q, k_pool, v_pool, page_table):\n    {body}", own)
+    exec(cell.source, own)
+    assert capsys.readouterr().out.startswith("Your paged_attention does not work here yet (")
 
 
 def test_right_answers_written_otherwise_are_right_within_the_tolerance(names: Names) -> None:

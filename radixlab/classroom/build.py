@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import platform
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ Notebook = Any
 _nbformat: Any = nbformat
 _v4: Any = nbformat.v4
 
-KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+"""As JupyterLab itself writes it."""
 PLACEHOLDER = "*Your answer here*"
 CHECK, WORDS = "check", "written-answer"
 """Roles of cells that only notebooks have: a check, and the place for an answer in words."""
@@ -45,6 +47,22 @@ MYST = {
     r"^\([\w-]+\)=$": "a label",
 }
 """What only the site can show; a notebook would show its source."""
+
+
+def language_info() -> dict[str, Any]:
+    """What a kernel of this Python says of its language.
+
+    JupyterLab writes it into a notebook, which then counts as changed, unless it stands there.
+    """
+    return {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": "ipython3",
+        "version": platform.python_version(),
+    }
 
 
 # --- notebooks -----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from radixlab.classroom.outcome import Json, Outcome, same
 from radixlab.classroom.picture import TreeDiff, is_tree, tree_diff
 from radixlab.classroom.ways import Limits, problem, wrong_kind
 
-MOST_TREES, MOST_DIFFERENCES, LONGEST = 2, 6, 400
-"""Pairs of pictures, sentences on differences, and characters of a value, in one case."""
+MOST_TREES, MOST_DIFFERENCES, LONGEST, LONGEST_LINE = 2, 6, 400, 100
+"""Pairs of pictures, sentences on differences, and characters of a value, in one case and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,19 @@ def parts_of(case: CaseResult) -> Iterator[Part]:
     told = [Part("", [case.problem], "\n".join(case.where))] if case.problem else []
     hint = [Part("", [case.hint])] if case.hint else []
     yield from (*told, *hint) if case.where else (*hint, *told)  # after the lines that it is about
-    yield from _expected(case.expected) if case.problem else _compared(case)
+    yield from _expected(case) if case.problem else _compared(case)
     if case.printed:
         yield Part("it printed", code=_cut(case.printed.rstrip("\n"), 2 * LONGEST))
 
 
-def _expected(value: Json) -> Iterator[Part]:
-    """What should have come: a tree, or those of several things that are trees, as a picture."""
+def _expected(case: CaseResult) -> Iterator[Part]:
+    """What should have come: after each call; or trees as pictures; or the value."""
+    value = case.expected
+    if _calls(case) and all(isinstance(step, dict) for step in value):
+        steps = [{k: v for k, v in step.items() if not is_tree(v)} for step in value]
+        told = [f"{_place((i,), case)}: {_brief(step, 90)}" for i, step in enumerate(steps)]
+        yield Part("expected", told[:MOST_DIFFERENCES])
+        return
     parts = value if isinstance(value, dict) and not is_tree(value) else {"": value}
     trees = {name: part for name, part in parts.items() if is_tree(part)}
     for name, tree in trees.items():
@@ -161,18 +167,23 @@ def summary_of(case: CaseResult) -> str:
 def _compared(case: CaseResult) -> Iterator[Part]:
     found = list(differences(case.got, case.expected))
     pairs = [(path, tree_diff(got, wanted)) for path, got, wanted in found if _both(got, wanted)]
-    for path, diff in pairs[:MOST_TREES]:
-        yield Part(_place(path, case), diff.sentences[:MOST_DIFFERENCES], pair=diff)
-    if len(pairs) > MOST_TREES:
-        yield Part("", [f"{len(pairs) - MOST_TREES} more trees differ."])
     others = [each for each in found if not _both(each[1], each[2])]
-    if others and others[0][0]:
+    if not pairs and (not others[0][0] or _is_plain(case.expected)):
+        yield Part("", code=f"it gave   {_brief(case.got)}\nexpected  {_brief(case.expected)}")
+    elif others:
         told = [words for each in others for words in _told(*each, case)]
         more = len(told) - MOST_DIFFERENCES
         yield Part("what differs", told[:MOST_DIFFERENCES] + [f"and {more} more"] * (more > 0))
-    came, wanted = _brief(case.got), _brief(case.expected)
-    if not pairs and (not others[0][0] or (isinstance(case.expected, list) and len(wanted) <= 100)):
-        yield Part("", code=f"it gave   {came}\nexpected  {wanted}")
+    for path, diff in pairs[:MOST_TREES]:
+        yield Part(_place(path, case), diff.sentences[:MOST_DIFFERENCES], pair=diff)
+    if (more := len(pairs) - MOST_TREES) > 0:
+        yield Part("", ["1 more tree differs." if more == 1 else f"{more} more trees differ."])
+
+
+def _is_plain(value: Json) -> bool:
+    """Whether a list is seen at one glance."""
+    text = _brief(value)
+    return isinstance(value, list) and "{" not in text and len(text) <= LONGEST_LINE
 
 
 def _told(path: Path, got: Json, wanted: Json, case: CaseResult) -> list[str]:
@@ -220,13 +231,19 @@ def _is_short(value: list[Json]) -> bool:
 def _place(path: Path, case: CaseResult) -> str:
     """Where in the result: by names, by numbers, and after which operation."""
     words, rest = "", path
-    named = zip(case.parameters, case.args, strict=True)
-    calls: list[Json] = next((value for name, value in named if name in OPERATIONS), [])
-    if path and isinstance(path[0], int) and len(calls) == len(case.expected):
-        words, rest = f"after {_operations(calls)[path[0]]}", path[1:]
+    if path and isinstance(path[0], int) and (calls := _calls(case)):
+        words, rest = f"after {calls[path[0]]}", path[1:]
     for part in rest:
         words += f"[{part}]" if isinstance(part, int) else f"{', ' * bool(words)}{part}"
     return words or "the result"
+
+
+def _calls(case: CaseResult) -> list[str]:
+    """The calls of a case in words, if its expected value has an item for each."""
+    named = zip(case.parameters, case.args, strict=True)
+    calls: list[Json] = next((value for name, value in named if name in OPERATIONS), [])
+    one_each = isinstance(case.expected, list) and len(calls) == len(case.expected)
+    return _operations(calls) if one_each else []
 
 
 def _brief(value: Json, most: int = LONGEST) -> str:

@@ -33,7 +33,8 @@ class CheckResult:
     `stop` says why nothing was run, "" if all was; `mistakes` are what known mistakes that give
     just these results are told; `sheet` tells of each exercise whether its last check passed, None
     if it has not been checked since the kernel began. `warning` says what will fail when the code
-    is graded, though it may be right here.
+    is graded, though it may be right here. `left` counts cases that were not run any more; `cell`
+    is the number of the notebook's cell whose code was checked, 0 if not known.
     """
 
     exercise: str
@@ -43,6 +44,8 @@ class CheckResult:
     mistakes: tuple[str, ...] = ()
     sheet: dict[str, bool | None] = field(default_factory=dict)
     warning: str = ""
+    left: int = 0
+    cell: int = 0
 
     @property
     def passed(self) -> bool:
@@ -60,17 +63,22 @@ class CheckResult:
             return "○", f"{self.exercise}: {self.stop}"
         if self.passed:
             return "✓", f"{self.exercise} passes: {_count(right, 'visible case')}, all right."
-        failed = len(self.cases) - right
-        return (
-            "✗",
-            f"{self.exercise} fails in {failed} of {_count(len(self.cases), 'visible case')}.",
-        )
+        failed, of = len(self.cases) - right, _count(len(self.cases) + self.left, "visible case")
+        others = "the other was" if self.left == 1 else "the others were"
+        more = f"; {others} not run" if self.left else ""
+        return "✗", f"{self.exercise} fails in {failed} of {of}{more}."
 
     def __repr__(self) -> str:
         return as_text(self)
 
     def _repr_html_(self) -> str:
         return as_html(self)
+
+
+def _about(result: CheckResult) -> str:
+    """What was checked, and that there is more."""
+    checked = f"Checked: the code of cell [{result.cell}]. " if result.cell else ""
+    return f"{checked if not result.stop else ''}{VISIBLE_ONLY}"
 
 
 def _count(number: int, word: str) -> str:
@@ -87,7 +95,7 @@ def as_text(result: CheckResult) -> str:
     lines += [f"Careful: {result.warning}"] if result.warning else []
     lines += [f"\n{case_text(case)}" for case in result.cases if not case.right]
     lines += [f"\nWhat may be wrong: {message}" for message in result.mistakes]
-    lines += ["", _sheet_text(result), VISIBLE_ONLY]
+    lines += ["", _sheet_text(result), _about(result)]
     return "\n".join(lines)
 
 
@@ -123,12 +131,12 @@ def as_html(result: CheckResult) -> str:
     """For a notebook; the first failing case is open, the others are folded."""
     sign, words = result.verdict
     kind = "rl-open" if result.stop else "rl-passed" if result else "rl-failed"
-    signed = f'<b aria-hidden="true">{sign}</b>{escape(words)}'
+    signed = f'<b aria-hidden="true">{sign}</b>{_prose(words)}'
     body = [f'<p class="rl-verdict {kind}">{signed}</p>']
     body += [_message("Careful:", result.warning)] if result.warning else []
     body += [_message("What may be wrong:", message) for message in result.mistakes]
     body += [cases_html([case for case in result.cases if not case.right])]
-    body += [_sheet_html(result), f'<p class="rl-sheet">{VISIBLE_ONLY}</p>']
+    body += [_sheet_html(result), f'<p class="rl-sheet">{_about(result)}</p>']
     label = f"Check of {escape(result.exercise)}"
     inside = style() + "".join(body)
     return f'<div class="radixlab rl-check" role="group" aria-label="{label}">{inside}</div>'

@@ -20,13 +20,14 @@ from typing import Any
 from radixlab.classroom.caseresult import CaseResult, case_result
 from radixlab.classroom.checkresult import CheckResult
 from radixlab.classroom.imports import missing_imports, own_names, what_is_there
+from radixlab.classroom.origin import Origin, origin
 from radixlab.classroom.outcome import Outcome, call_in_child, mistakes_made, watch
 from radixlab.classroom.runner import odd
-from radixlab.classroom.ways import LOOK, Limits, kind_name, wrong_kind
+from radixlab.classroom.ways import LOOK, Limits, kind_name, wrong_inside, wrong_kind
 from radixlab.errors import InvalidArgument, RadixLabError
 
-PACK = ".check.json"
-"""Beside NAME.ipynb lie the visible cases of its sheet, in NAME.check.json."""
+PACK, FOLDER = ".check.json", ".checks"
+"""The visible cases of NAME.ipynb are in .checks/NAME.check.json, or in that file beside it."""
 
 MOST_TIMEOUTS = 2
 """After so many cases without an end the others are not tried."""
@@ -39,12 +40,21 @@ _passed: dict[str, dict[str, bool | None]] = {}
 """By sheet and exercise: whether the last check passed, as long as this kernel lives."""
 
 
+def _one_line(error: BaseException) -> list[str]:
+    """What a notebook shows in place of a traceback: IPython asks for it."""
+    return [f"{type(error).__name__}: {error}"]
+
+
 class ChecksFailed(RadixLabError):
     """Raised by `check` while nbgrader validates a notebook, so that it sees the failure."""
 
-    def _render_traceback_(self) -> list[str]:
-        """One line instead of a traceback: IPython asks for it."""
-        return [f"ChecksFailed: {self}"]
+    _render_traceback_ = _one_line
+
+
+class NoSuchExercise(InvalidArgument):
+    """Raised by `check` for a name that no sheet has; says which there are."""
+
+    _render_traceback_ = _one_line
 
 
 def check(exercise: str) -> CheckResult | None:
@@ -77,13 +87,14 @@ def find_pack(exercise: str) -> Pack:
         known += pack["exercises"]
     if (pack_of_ours := _pack_of_ours(exercise)) is not None:
         return pack_of_ours
-    raise InvalidArgument("exercise", exercise, f"one of {', '.join(known) or 'those of a sheet'}")
+    known = known or _names_of_ours()
+    raise NoSuchExercise("exercise", exercise, f"one of {', '.join(known)}")
 
 
 def _packs_here() -> Iterator[Pack]:
     """The packs in the working directory, the one of this very notebook first."""
     stem = Path(os.environ.get("JPY_SESSION_NAME", "")).stem
-    paths = Path.cwd().glob(f"*{PACK}")
+    paths = [*Path.cwd().glob(f"{FOLDER}/*{PACK}"), *Path.cwd().glob(f"*{PACK}")]
     for path in sorted(paths, key=lambda path: (path.name != stem + PACK, path.name)):
         yield json.loads(path.read_text(encoding="utf-8"))
 
@@ -100,12 +111,24 @@ def _pack_of_ours(exercise: str) -> Pack | None:
     return None
 
 
+def _names_of_ours() -> list[str]:
+    """The exercises of the sheets that come with radixlab."""
+    from radixlab.classroom.sheet import Sheet, find_sheets
+
+    return [name for path in find_sheets() for name in Sheet.read(path).exercises]
+
+
 # --- running them --------------------------------------------------------------------------------
 
 
 def _run(pack: Pack, exercise: str, namespace: dict[str, Any]) -> CheckResult:
     task = pack["exercises"][exercise]
-    stop = _missing(pack, task, namespace)
+    stop, where = _missing(pack, task, namespace), Origin()
+    for name in task["names"]:
+        if not where.stale:
+            where = origin(name, namespace, _known(pack))
+    if where.stale:
+        stop = where.stale
     cases: list[CaseResult] = []
     outcomes: list[Outcome] = []
     if not stop:
@@ -119,7 +142,17 @@ def _run(pack: Pack, exercise: str, namespace: dict[str, Any]) -> CheckResult:
     seen[exercise] = None if stop else all(case.right for case in cases)
     sheet = {name: seen.get(name) for name in pack["order"]}
     warning = _warning(pack, task, namespace)
-    return CheckResult(exercise, pack["title"], tuple(cases), stop, mistakes, sheet, warning)
+    return CheckResult(
+        exercise,
+        pack["title"],
+        tuple(cases),
+        stop,
+        mistakes,
+        sheet,
+        warning,
+        left=0 if stop else len(task["cases"]) - len(cases),
+        cell=where.cell,
+    )
 
 
 def _warning(pack: Pack, task: dict[str, Any], namespace: dict[str, Any]) -> str:
@@ -151,8 +184,7 @@ def _missing(pack: Pack, task: dict[str, Any], namespace: dict[str, Any]) -> str
 
 def _instead(pack: Pack, namespace: dict[str, Any], name: str) -> str:
     """What to do if a name is missing: it may have been written with another one."""
-    tasks = pack["exercises"].values()
-    known = {each for task in tasks for each in (*task["names"], *task["given"])}
+    known = _known(pack)
     own = [each for each in own_names(namespace) if each not in known]
     if not own:
         return "Run the cell with your code first."
@@ -161,6 +193,12 @@ def _instead(pack: Pack, namespace: dict[str, Any], name: str) -> str:
         f"You have defined {there}: if that is it, call it `{name}`, as the check does, and run "
         "its cell again. If not, run the cell with your code first."
     )
+
+
+def _known(pack: Pack) -> set[str]:
+    """All names that the sheet gives or asks for."""
+    tasks = pack["exercises"].values()
+    return {each for task in tasks for each in (*task["names"], *task["given"])}
 
 
 def _call_all(
@@ -217,10 +255,12 @@ def _read(
     if answer.status != "ok":
         return answer, {}
     said = answer.value
-    came, wanted = "".join(said["returned"]), case.get("kind", "")
-    hint = wrong_kind(task["names"][0], came, wanted)
+    came, inside = said["returned"] or ("", "")
+    wanted, name = case.get("kind", ""), task["names"][0]
+    hint = wrong_kind(name, came, wanted)
     if "value" in said:
-        return Outcome("ok", said["value"]), {"hint": hint if "NoneType" in (came, wanted) else ""}
+        is_plain = "NoneType" in (came, wanted) or came == "raise"
+        return Outcome("ok", said["value"]), {"hint": hint if is_plain else ""}
     if "odd" in said:
         return Outcome("not json", kind=said["odd"]), {"hint": hint}
     raised = said["raised"]
@@ -230,7 +270,8 @@ def _read(
         return outcome, told | {"message": raised["words"]}
     if not came:
         return outcome, {"message": f"{raised['words']} (when the check called your code)"}
-    after = "when the check looked at what your code had left behind"
+    hint = hint or wrong_inside(name, inside, case.get("inside", ""))
+    after = "when the check looked at what your code had given back or left behind"
     return outcome, {"hint": hint, "problem": f"It raised {raised['words']}, {after}."}
 
 

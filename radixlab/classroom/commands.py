@@ -102,21 +102,26 @@ def build(
         bool,
         typer.Option("--force", help="Begin anew; what was written is kept as .bak."),
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Name only what was left as it is.")
+    ] = False,
 ) -> None:
     """Make notebooks to work in, with their visible checks beside them."""
     with refusals() as console:
         from radixlab.classroom.build import written_in
         from radixlab.classroom.release import write_student_files
 
-        for sheet in _load(sheets):
+        read = _load(sheets)
+        for sheet in read:
             notebook = out / f"{sheet.name}.ipynb"
             if written_in(notebook) and force:
                 notebook.replace(notebook.with_name(f"{notebook.name}.bak"))
             paths = write_student_files(sheet, out, with_solutions)
-            print_paths(console, paths)
+            print_paths(console, [] if quiet else paths)
             if notebook not in paths:
                 say(console, f"{notebook} was left as it is: somebody works in it (see --force)")
-        say(console, f"\nOpen with: jupyter lab {notebook}")
+        if not quiet:
+            say(console, f"\nOpen with: jupyter lab {out / read[0].name}.ipynb")
 
 
 @app.command()
@@ -134,7 +139,7 @@ def release(
 
         paths = write_release(_load(sheets), out, install)
         if as_zip:
-            paths.append(zip_release(paths, out.with_name(f"{out.name}.zip")))
+            paths.append(zip_release(out, paths, out.with_name(f"{out.name}.zip")))
         print_paths(console, paths)
 
 

@@ -65,8 +65,9 @@ def call_in_child(
 def watch(names: dict[str, Any], name: str) -> list[str]:
     """Put a function that is watched in the place of the one of this name.
 
-    The list that comes back holds the type of what it returned last; nothing while it runs, or if
-    it raised.
+    The list that comes back holds the type of what it returned last, and the type of the first
+    value in that, if it is a list or a tuple; nothing while it runs, or if it raised. The type of
+    an exception that was returned, not raised, is called "raise".
     """
     returned: list[str] = []
     function = names.get(name)
@@ -75,11 +76,26 @@ def watch(names: dict[str, Any], name: str) -> list[str]:
         def watched(*args: Any, **named: Any) -> Any:
             returned.clear()
             value = function(*args, **named)
-            returned.append(type(value).__name__)
+            is_error = isinstance(value, BaseException)
+            is_error |= isinstance(value, type) and issubclass(value, BaseException)
+            returned.append("raise" if is_error else type(value).__name__)
+            returned.append(_inside(value))
             return value
 
         names[name] = watched
     return returned
+
+
+def _inside(value: object) -> str:
+    """The type of the first value within lists and tuples; "" if there is none."""
+    for _ in range(MOST_NESTED):
+        if type(value) not in (list, tuple):
+            return ""
+        first = next(iter(cast(Sequence[object], value)), None)
+        if type(first) not in (list, tuple):
+            return "" if first is None else type(first).__name__
+        value = first
+    return ""
 
 
 def understand(status: str, raw: str) -> tuple[Outcome, list[tuple[int, str]]]:

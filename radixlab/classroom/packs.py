@@ -45,8 +45,14 @@ def _pack(sheet: Sheet, exercise: Exercise) -> dict[str, Any]:
         "given": _given_before(sheet, exercise),
         "driver": _drivers(sheet, exercise),
         "cases": [
-            {"group": c.group, "args": c.args, "expected": c.expected, "kind": kind}
-            for c, kind in zip(cases, _kinds(sheet, exercise, cases), strict=True)
+            {
+                "group": c.group,
+                "args": c.args,
+                "expected": c.expected,
+                "kind": kind,
+                "inside": inside,
+            }
+            for c, (kind, inside) in zip(cases, _kinds(sheet, exercise, cases), strict=True)
         ],
         "mistakes": list(_mistakes(sheet, exercise, cases)),
     }
@@ -70,14 +76,14 @@ def _mistakes(sheet: Sheet, exercise: Exercise, cases: list[Case]) -> Iterator[d
             yield {"message": wrong.message, "outcomes": [asdict(outcome) for outcome in outcomes]}
 
 
-def _kinds(sheet: Sheet, exercise: Exercise, cases: list[Case]) -> Iterator[str]:
-    """The type of what the solution returns in each case; "" for a type of its own."""
+def _kinds(sheet: Sheet, exercise: Exercise, cases: list[Case]) -> Iterator[tuple[str, ...]]:
+    """The type of what the solution returns in each case, and of what is in it; "" if not told."""
     known = {*KINDS, *_given(sheet.given)}
     others = [e.solution for e in sheet.exercises.values() if e.id != exercise.id]
     source = "\n\n".join([*others, exercise.solution])
     for case in cases:
         returned = _try(sheet, exercise, source, case, kind_only=True).value
-        yield returned[-1] if returned and returned[-1] in known else ""
+        yield tuple(kind if kind in known else "" for kind in returned or ("", ""))
 
 
 def _try(

@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from radixlab.classroom.audit import audit
-from radixlab.classroom.build import notebook_text, student_notebook, teacher_notebook, written_in
-from radixlab.classroom.checks import PACK
+from radixlab.classroom.build import (
+    language_info,
+    notebook_text,
+    student_notebook,
+    teacher_notebook,
+    written_in,
+)
+from radixlab.classroom.checks import FOLDER, PACK
 from radixlab.classroom.imports import packages_of, what_is_there
 from radixlab.classroom.packs import visible_pack
 from radixlab.classroom.sheet import BadSheet, Sheet
@@ -31,7 +37,8 @@ check below it. Checks show a few visible cases. When you hand in, hidden ones a
 run as well, so passing the checks is necessary and not yet enough. Code that is
 graded may import {imports}.
 
-Each notebook has a file NAME{pack} beside it: keep them together, the checks need it.
+The folder {folder}, which your system may hide, belongs to the notebooks: keep them together,
+the checks need it.
 
 Before you hand in: Restart Kernel and Run All Cells, look at the checks, save.
 Hand in: {names}, and nothing else. Don't rename a file, and don't
@@ -50,17 +57,21 @@ Without a release of radixlab: clone its repository and type, in its folder,
 def write_student_files(
     sheet: Sheet, folder: str | Path, with_solutions: bool = False
 ) -> list[Path]:
-    """Write NAME.ipynb and NAME.check.json, and return the paths of what was written.
+    """Write NAME.ipynb and .checks/NAME.check.json, and return the paths of what was written.
 
     A notebook in which somebody has written is never overwritten. `with_solutions` adds
     NAME.solutions.ipynb, the teacher's.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {f"{sheet.name}{PACK}": json.dumps(visible_pack(sheet)) + "\n"}
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    pack = f"{sheet.name}{PACK}"
+    texts = {f"{FOLDER}/{pack}": json.dumps(visible_pack(sheet)) + "\n"}
+    (folder / pack).unlink(missing_ok=True)  # where it was before radixlab had that folder
     notebook = folder / f"{sheet.name}.ipynb"
     if not written_in(notebook):
-        texts[notebook.name] = notebook_text(student_notebook(sheet))
+        made = student_notebook(sheet)
+        made.metadata["language_info"] = language_info()
+        texts[notebook.name] = notebook_text(made)
     if with_solutions:
         texts[f"{sheet.name}.solutions.ipynb"] = notebook_text(teacher_notebook(sheet))
     for name, text in texts.items():
@@ -86,8 +97,9 @@ def write_release(sheets: Sequence[Sheet], folder: Path, install: str | None = N
         for sheet in sheets:
             write_student_files(sheet, draft)
         write_text(Path(draft, "README.txt"), _readme(sheets, install))
-        folder.mkdir(parents=True, exist_ok=True)
-        return [Path(shutil.copy(path, folder)) for path in sorted(Path(draft).iterdir())]
+        names = sorted(p.relative_to(draft) for p in Path(draft).rglob("*") if p.is_file())
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.copy(Path(draft, name), folder / name)) for name in names]
 
 
 def _readme(sheets: Sequence[Sheet], install: str | None) -> str:
@@ -100,11 +112,13 @@ def _readme(sheets: Sequence[Sheet], install: str | None) -> str:
         install=install or INSTALL.format(more=more),
         clone="" if install else CLONE.format(more=more),
         imports=what_is_there(preloaded),
-        pack=PACK,
+        folder=FOLDER,
     )
 
 
-def zip_release(paths: Sequence[Path], archive: Path) -> Path:
-    """Put the files into a zip, below a folder of its name. The same files, the same bytes."""
-    write_zip(archive, {f"{archive.stem}/{path.name}": path.read_bytes() for path in paths})
+def zip_release(folder: Path, paths: Sequence[Path], archive: Path) -> Path:
+    """Put files of a folder into a zip, below one of its name. The same files, the same bytes."""
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    files = {f"{archive.stem}/{name}": (folder / name).read_bytes() for name in names}
+    write_zip(archive, files)
     return archive

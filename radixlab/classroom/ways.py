@@ -69,6 +69,7 @@ KINDS = {
     "dict_items": "the items of a dictionary",
     "function": "a function",
     "type": "a class",
+    "raise": "an exception",
     "complex": "a complex number",
     "nan": "a NaN or an infinity",
     "key": "a dictionary with keys that are no texts",
@@ -122,6 +123,8 @@ def wrong_kind(function: str, came: str, wanted: str) -> str:
 
     `came` and `wanted` are names of types.
     """
+    if came == "raise":
+        return f"`{function}` returned an exception: it should `raise` it."
     if not came or not wanted or came == wanted:
         return ""
     said = f"`{function}` returned {kind_name(came)}, and should return {kind_name(wanted)}."
@@ -140,6 +143,14 @@ def wrong_kind(function: str, came: str, wanted: str) -> str:
     else:
         next_step = "Read in its docstring what it gives."
     return f"{said} {next_step}"
+
+
+def wrong_inside(function: str, came: str, wanted: str) -> str:
+    """What to tell whoever gave back other things in a list or a tuple than were asked for."""
+    if not came or not wanted or came == wanted:
+        return ""
+    where = f"where {kind_name(wanted)} should be"
+    return f"There is {kind_name(came)} in what `{function}` returned, {where}."
 
 
 def kind_name(kind: str) -> str:
