@@ -68,7 +68,7 @@ class PrefillRow:
 
     `warm` is ours; `batch` that many requests with one prefix, packed into one pass; `copied` is
     transformers with a deep copy of the prefix's cache, one request. `kv_bytes` is what the batch
-    holds in our pool, `kv_bytes_copied` what it holds in copies.
+    holds in our pool, in whole pages, `kv_bytes_copied` what it holds in copies.
     """
 
     tokens: int
@@ -187,6 +187,7 @@ class _PrefillBench:
             for name, route in routes.items():
                 best[name] = min(best[name], route())
         bytes_per_token = self.server.runner.kv.bytes_per_token
+        own = self.server.manager.round_up(self.length) - cached
         ideal = prefill_flops(self.model.config, self.length - cached, cached)
         return PrefillRow(
             tokens=self.length,
@@ -197,7 +198,7 @@ class _PrefillBench:
             batch=best["batch"],
             full=best.get("full"),
             copied=best.get("copied"),
-            kv_bytes=bytes_per_token * (cached + self.batch_size * (self.length - cached)),
+            kv_bytes=bytes_per_token * (cached + self.batch_size * own),
             kv_bytes_copied=bytes_per_token * self.batch_size * self.length,
         )
 

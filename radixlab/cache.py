@@ -106,7 +106,8 @@ class RadixCache:
         """Cached tokens that nobody holds."""
         self.protected_size = 0
         """Cached tokens on a locked path."""
-        self._tick = 0
+        self.tick = 0
+        """The logical time: how often anything was matched, inserted or unlocked."""
 
     @property
     def total_size(self) -> int:
@@ -150,12 +151,10 @@ class RadixCache:
         Takes 1 from `ref_count` on every node of the path. A node that drops to 0 is evictable from
         now on, and counts as just used; it stays in the tree.
         """
-        if handle.cache is not self:
-            raise ForeignHandle(handle.cached_len)
-        if not handle.locked:
-            raise NotLocked("unlock", handle.cached_len)
+        if handle.cache is not self or not handle.locked:
+            raise _not_held("unlock", handle, self)
         handle.locked = False
-        tick = self._tick = self._tick + 1
+        tick = self.tick = self.tick + 1
         node, add, released = handle.node, self.strategy.add, 0
         while (parent := node.parent) is not None:
             node.ref_count -= 1
@@ -169,10 +168,10 @@ class RadixCache:
 
     def move_lock(self, old: CacheHandle, new: CacheHandle) -> None:
         """Lock `new`, whose path continues `old`'s, and unlock `old`: only the difference moves."""
-        if old.cache is not self or new.cache is not self:
+        if old.cache is not self or not old.locked:
+            raise _not_held("move the lock", old, self)
+        if new.cache is not self:
             raise ForeignHandle(new.cached_len)
-        if not old.locked:
-            raise NotLocked("move the lock", old.cached_len)
         if new.locked:
             raise AlreadyLocked(new.cached_len)
         node: RadixTreeNode | None = new.node
@@ -263,22 +262,25 @@ class RadixCache:
 
         Given all locked `handles`, every `ref_count` must be exactly the number that pass there.
         """
-        sizes: list[int] = [0, 0]
-        slots: list[int] = []
-        unlocked, held = set(), Counter(n for h in handles or () for n in h.node.path())
-        for node in self.tree.nodes():
+        root, *nodes = self.tree.nodes()
+        for node in (root, *nodes):
             self._check_links(node)
-            slots += node.value
-            sizes[node.ref_count > 0] += len(node.value)
-            if not node.ref_count:
-                unlocked.add(node)
-            if handles is not None and node.parent is not None:
-                assert node.ref_count == held[node], f"{node} is held by {held[node]} handles"
+        held = Counter(node for handle in handles or () for node in handle.node.path())
+        for node in nodes if handles is not None else ():
+            assert node.ref_count == held[node], f"{node} is held by {held[node]} handles"
+        slots = [slot for node in nodes for slot in node.value]
         assert len(set(slots)) == len(slots), "a slot stands in the tree twice"
-        counters = [self.evictable_size, self.protected_size]
-        assert sizes == counters, f"evictable, protected: nodes have {sizes}, counters {counters}"
+        unlocked = {node for node in nodes if not node.ref_count}
         assert unlocked == set(self.strategy), "the strategy does not hold just the unlocked nodes"
-        self._check_order()
+        sizes = sum(node.length for node in unlocked), len(slots)
+        assert sizes == (self.evictable_size, self.total_size), f"{sizes}: evictable, in all"
+        order = list(self.strategy) if isinstance(self.strategy, LRU) else []
+        times = [node.timestamp for node in order]
+        assert times == sorted(times), "the eviction order contradicts the timestamps"
+        place = {node: i for i, node in enumerate(order)}
+        for node in order:
+            above = node.parent
+            assert above not in place or place[node] < place[above], "a parent before its child"
 
     def _check_links(self, node: RadixTreeNode) -> None:
         page, held_below = self.page_size, 0
@@ -291,16 +293,6 @@ class RadixCache:
             assert all(a % page == 0 and b == a + page - 1 for a, b in pages), "a page is torn"
             held_below += child.ref_count
         assert node.is_root() or node.ref_count >= held_below, "a child is held, its parent is not"
-
-    def _check_order(self) -> None:
-        if not isinstance(self.strategy, LRU):
-            return
-        place = {node: i for i, node in enumerate(self.strategy)}
-        times = [node.timestamp for node in self.strategy]
-        assert times == sorted(times), "the eviction order contradicts the timestamps"
-        for node, i in place.items():
-            parent = node.parent
-            assert parent not in place or i < place[parent], "a parent would go before its child"
 
     def __str__(self) -> str:
         return str(self.tree)
@@ -350,7 +342,7 @@ class RadixCache:
 
     def _touch(self, node: RadixTreeNode) -> None:
         """Mark the path as just used, from the bottom up to the first locked node."""
-        tick = self._tick = self._tick + 1
+        tick = self.tick = self.tick + 1
         touch = self.strategy.touch
         while not node.ref_count and (parent := node.parent) is not None:
             node.timestamp = tick
@@ -377,14 +369,17 @@ class RadixCache:
         self.protected_size += newly_held
 
     def _held_node(self, held: CacheHandle, key: bytes) -> RadixTreeNode:
-        if held.cache is not self:
-            raise ForeignHandle(held.cached_len)
-        if not held.locked:
-            raise NotLocked("insert below", held.cached_len)
+        if held.cache is not self or not held.locked:
+            raise _not_held("insert below", held, self)
         node, page_bytes = held.node, self.tree.page_bytes
         if not key.startswith(node._key[-page_bytes:], node.end - page_bytes):
             raise InvalidArgument("held", held, "a handle on the path of the token ids")
         return node
+
+
+def _not_held(action: str, handle: CacheHandle, cache: RadixCache) -> NotLocked | ForeignHandle:
+    length = handle.cached_len
+    return NotLocked(action, length) if handle.cache is cache else ForeignHandle(length)
 
 
 def _stored(node: RadixTreeNode, page_size: int) -> BlockStored:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from radixlab.errors import PoolExhausted, RequestTooLong, WrongState
+from radixlab.errors import RequestTooLong, WrongState
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
 from radixlab.scheduler import (
@@ -74,7 +74,8 @@ class Record:
 class Totals:
     """Sums over all requests that were admitted, in tokens, slots, passes and seconds.
 
-    `peak_slots` is the most that running requests held at once: what no eviction could have given.
+    `evicted_tokens` went in this engine's steps. `peak_slots` is the most that running requests
+    held at once, those of other engines over the manager among them: what no eviction could give.
     """
 
     prompt_tokens: int = 0
@@ -128,7 +129,7 @@ class Engine:
         self.decoding: dict[Request, None] = {}
         self.records: dict[Request, Record] = {}
         self.totals = Totals()
-        self._evicted_before = manager.evicted_tokens
+        self._unread: list[Token] = []
 
     @property
     def busy(self) -> bool:
@@ -152,10 +153,11 @@ class Engine:
         return record
 
     def abort(self, request: Request) -> None:
-        """End a request wherever it is; what it has computed of its prompt may stay cached.
+        """End a request wherever it is.
 
-        Raises `DoubleFree` for one that has ended already. Releasing it at the manager, also while
-        tokens are streamed, does the same.
+        Its prompt stays cached if it was computed to the end; all else that it has computed is
+        freed. Raises `DoubleFree` for one that has ended already. Releasing it at the manager, also
+        while tokens are streamed, does the same.
         """
         self.manager.release(request)
         self._forget_ended()
@@ -163,36 +165,48 @@ class Engine:
     def stream(self) -> Iterator[Token]:
         """Step until nothing is left to do; yield each token as soon as it is drawn.
 
-        Whoever reads may add and abort requests between two tokens.
+        Whoever reads may add and abort requests between two tokens, and may stop anywhere: what a
+        step has drawn and nobody has read yet, the next `stream` yields first.
         """
-        while self.busy:
-            yield from (t for t in self.step() if t.request.state is not RequestState.ABORTED)
+        while self._unread or self.busy:
+            if not self._unread:
+                self._unread = self.step()
+            elif (token := self._unread.pop(0)).request.state is not RequestState.ABORTED:
+                yield token
 
     def step(self) -> list[Token]:
         """One forward pass, prefill if anything can be prefilled, else decode; returns its tokens.
 
         A runner that raises ends the request that it fails for, and no other: a pass of several is
-        then tried again one by one. Raises `PoolExhausted` when nothing can run because somebody
-        outside this engine holds the pool.
+        then tried again one by one. Ctrl-C ends whoever would be in no list after it: admitted in
+        this step, or about to finish its prompt. Raises what says why nothing can run though
+        requests wait: `PoolExhausted` if somebody outside this engine holds the slots or was
+        promised them, `InvalidArgument` if they fill `max_running` or the policy names nobody.
         """
         self._forget_ended()
-        start, totals = self.clock(), self.totals
-        if chunks := self.scheduler.next_chunks():
-            self._note_admissions(chunks)
-            done = self._run(self.runner.prefill, chunks)
-            totals.prefill_passes += 1
-            totals.prefilled_tokens += sum(chunk.end - chunk.start for chunk, _ in done)
-        else:
-            chunks = [self._next_position(request) for request in self.decoding]
-            done = self._run(self._decode, chunks)
-            totals.decode_passes += bool(chunks)
-            totals.decoded_tokens += len(done)
-        tokens = [token for chunk, drawn in done for token in self._advance(chunk, drawn)]
-        totals.evicted_tokens = self.manager.evicted_tokens - self._evicted_before
-        totals.step_seconds += self.clock() - start
-        if not chunks and (waiting := self.scheduler.waiting):
-            pool, evictable = self.manager.pool, self.manager.cache.evictable_size
-            raise PoolExhausted(next(iter(waiting)).max_len, pool.free_size, evictable)
+        start, totals, evicted = self.clock(), self.totals, self.manager.evicted_tokens
+        try:
+            if chunks := self.scheduler.next_chunks():
+                self._note_admissions(chunks)
+                done = self._run(self.runner.prefill, chunks)
+                totals.prefill_passes += 1
+                totals.prefilled_tokens += sum(chunk.end - chunk.start for chunk, _ in done)
+            else:
+                chunks = [self._next_position(request) for request in self.decoding]
+                done = self._run(self._decode, chunks)
+                totals.decode_passes += bool(chunks)
+                totals.decoded_tokens += len(done)
+            tokens = [token for chunk, drawn in done for token in self._advance(chunk, drawn)]
+        except BaseException:
+            unlisted = self.records.keys() - {self.scheduler.chunked, *self.decoding}
+            for request in [r for r in self.manager.running if r in unlisted]:
+                self.abort(request)
+            raise
+        finally:
+            totals.evicted_tokens += self.manager.evicted_tokens - evicted
+            totals.step_seconds += self.clock() - start
+        if not chunks and self.busy:
+            raise self.scheduler.refusal()
         return tokens
 
     def _forget_ended(self) -> None:
@@ -222,21 +236,14 @@ class Engine:
         held = self.manager.pool.total_size - self.manager.available_size
         self.totals.peak_slots = max(self.totals.peak_slots, held)
         start = self.clock()
-        try:
-            done = self._attempt(compute, chunks)
-        except BaseException:  # Ctrl-C: who was being prefilled is in no list yet, so ends here
-            for request in [c.request for c in chunks if c.request not in self.decoding]:
-                if request.state is RequestState.RUNNING:
-                    self.abort(request)
-            raise
+        done = self._attempt(compute, chunks)
         self.totals.runner_seconds += self.clock() - start
         return [pair for pair in done if pair[0].request.state is RequestState.RUNNING]
 
     def _attempt(self, compute: Compute, chunks: Sequence[Chunk]) -> list[tuple[Chunk, int]]:
         """Compute all at once; if that fails, one by one, to find out for whom it does.
 
-        A pass writes only to slots that its requests own alone, so it can be repeated. Ctrl-C ends
-        the requests of a prefill pass, and leaves those that decode as they were.
+        A pass writes only to slots that its requests own alone, so it can be repeated.
         """
         chunks = [chunk for chunk in chunks if chunk.request.state is RequestState.RUNNING]
         if not chunks:

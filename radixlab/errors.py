@@ -10,6 +10,10 @@ from __future__ import annotations
 class RadixLabError(Exception):
     """Base class of all errors that radixlab raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made again without its `__init__`, which takes numbers and not the finished message."""
+        return type(self).__new__, (type(self), *self.args), getattr(self, "__dict__", None)
+
 
 class EmptyPrompt(RadixLabError, ValueError):
     """A request needs at least one token: without one there is nothing to take logits from."""
@@ -40,11 +44,9 @@ class InvalidPageSize(RadixLabError, ValueError):
 
     def __init__(self, page_size: object, pages: object = None) -> None:
         self.page_size, self.pages = page_size, pages
-        super().__init__(
-            f"page_size must be a positive integer, got {page_size!r}"
-            if pages is None
-            else f"a pool needs at least 1 page of {page_size!r} tokens, got {pages!r} pages"
-        )
+        page = f"page_size must be a positive integer, got {page_size!r}"
+        pool = f"a pool needs at least 1 page of {page_size!r} tokens, got {pages!r} pages"
+        super().__init__(page if pages is None else pool)
 
 
 class InvalidArgument(RadixLabError, ValueError):
@@ -103,9 +105,8 @@ class WrongState(RadixLabError):
 
     def __init__(self, action: str, request_id: object, state: str, needed: str) -> None:
         self.action, self.request_id, self.state, self.needed = action, request_id, state, needed
-        super().__init__(
-            f"cannot {action} request {request_id}: it is {state}, and must be {needed}"
-        )
+        what = f"cannot {action} request {request_id}"
+        super().__init__(f"{what}: it is {state}, and must be {needed}")
 
 
 class DoubleFree(RadixLabError):
@@ -117,18 +118,25 @@ class DoubleFree(RadixLabError):
 
 
 class PoolExhausted(RadixLabError):
-    """More slots asked for than are free, even after evicting all that may be evicted."""
+    """More slots asked for than can be had: those `free` and `evictable`, less those `promised`.
 
-    def __init__(self, asked: int, free: int | None, evictable: int = 0) -> None:
-        self.asked, self.free, self.evictable = asked, free, evictable
-        there = f"{evictable} are evictable" if free is None else f"{free} are free"
-        also = "" if free is None else f" and {evictable} evictable"
-        super().__init__(f"asked for {asked} slots; {there}{also}")
+    Promised is what requests that run will need and don't have yet.
+    """
+
+    def __init__(self, asked: int, free: int | None, evictable: int = 0, promised: int = 0) -> None:
+        self.asked, self.free, self.evictable, self.promised = asked, free, evictable, promised
+        there = f"{evictable} are" if free is None else f"{free} are free and {evictable}"
+        theirs = f", {promised} of them promised to running requests" if promised else ""
+        super().__init__(f"asked for {asked} slots; {there} evictable{theirs}")
 
 
 class RequestTooLong(RadixLabError, ValueError):
-    """A request that could not run even alone: `needed` slots or positions of `limit`."""
+    """A request that could not run even alone: `needed` of the `limit` that `what` has.
+
+    A pool has slots, a model's context positions.
+    """
 
     def __init__(self, request_id: object, needed: int, limit: int, what: str = "pool") -> None:
-        self.request_id, self.needed, self.limit = request_id, needed, limit
-        super().__init__(f"request {request_id} needs {needed} slots; the {what} has {limit}")
+        self.request_id, self.needed, self.limit, self.what = request_id, needed, limit, what
+        unit = "positions" if what == "context" else "slots"
+        super().__init__(f"request {request_id} needs {needed} {unit}; the {what} has {limit}")

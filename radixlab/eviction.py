@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from copy import deepcopy
 from typing import Protocol
 
 from radixlab.tree import RadixTreeNode
@@ -34,8 +33,6 @@ class EvictionStrategy(Protocol):
     def pop(self) -> RadixTreeNode:
         """Give up the least valuable unlocked leaf."""
 
-    def __contains__(self, node: object, /) -> bool: ...
-
     def __iter__(self) -> Iterator[RadixTreeNode]: ...
 
     def __len__(self) -> int: ...
@@ -52,8 +49,7 @@ class LRU:
     counts_hits = False
 
     def __init__(self) -> None:
-        order: OrderedDict[RadixTreeNode, None] = OrderedDict()
-        self._order = order
+        order = self._order = OrderedDict[RadixTreeNode, None]()
         self.add = order.setdefault  # appends, with the default None
         self.remove = order.__delitem__
         self.touch = order.move_to_end
@@ -62,14 +58,12 @@ class LRU:
         """The least recently used leaf."""
         return self._order.popitem(False)[0]
 
-    def __deepcopy__(self, memo: dict[int, object]) -> LRU:
-        copied = memo[id(self)] = LRU()  # the methods above belong to one dictionary
-        for node in self._order:
-            copied.add(deepcopy(node, memo))
-        return copied
+    def __reduce__(self) -> tuple[type[LRU], tuple[()], list[RadixTreeNode]]:
+        return LRU, (), list(self._order)  # the methods above belong to one dictionary
 
-    def __contains__(self, node: object) -> bool:
-        return node in self._order
+    def __setstate__(self, order: list[RadixTreeNode]) -> None:
+        for node in order:
+            self.add(node)
 
     def __iter__(self) -> Iterator[RadixTreeNode]:
         return iter(self._order)

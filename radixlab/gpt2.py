@@ -72,6 +72,8 @@ class GPT2:
     if the weights don't fit `config`.
     """
 
+    can_be_exact = True
+
     def __init__(
         self,
         state_dict: Mapping[str, Tensor],

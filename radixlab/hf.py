@@ -80,9 +80,12 @@ AttentionInterface.register(ATTENTION, paged_attention)
 class HFGPT2:
     """A `GPT2LMHeadModel` with `GPT2.forward`'s signature, for the runner or as an oracle.
 
-    `model` is used as it is, but for the name of its attention function, and must be in eval mode
-    (`InvalidArgument`): dropout would make noise of the cache.
+    `model` is not copied, and its attention function is ours from now on: until you give it back
+    another (`model.set_attn_implementation("sdpa")`), your own calls of it raise `LookupError`. It
+    must be in eval mode (`InvalidArgument`): dropout would make noise of the cache.
     """
+
+    can_be_exact = False
 
     def __init__(self, model: GPT2LMHeadModel) -> None:
         if model.training:

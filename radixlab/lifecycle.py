@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from radixlab.errors import InvalidArgument, PoolExhausted
+from radixlab.errors import InvalidArgument
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
 from radixlab.scheduler import (
@@ -102,16 +102,23 @@ def lifecycle(
     Up to `batch_size` requests run together, from admission to the end of the last; then all that
     wait are matched again. Without a `runner` nothing is computed and every drawn token is 0.
     Requests may be released between steps; those still running when the generator is closed are.
-    Raises `InvalidArgument` for a batch of fewer than 1, and `PoolExhausted`, with nothing running,
-    when a request can't be admitted because others hold the slots.
+    Raises `InvalidArgument` for a batch of fewer than 1 and a policy that is none, and before the
+    first step `RequestTooLong`; later `PoolExhausted`, with nothing running, when a request can't
+    be admitted because others hold the slots, and `InvalidArgument` when the policy names nobody.
     """
     if batch_size < 1:
         raise InvalidArgument("batch_size", batch_size, "1 or more")
+    if not callable(policy):
+        raise InvalidArgument("policy", policy, "a function (`make_policy` knows their names)")
     queue = list(requests)
+    for request in _waiting(queue):
+        manager.check_can_start(request)
     life = _Life(Recorder(manager, queue), runner or NullRunner())
     try:
-        while queue := [r for r in queue if r.state is RequestState.WAITING]:
+        while queue := _waiting(queue):
             ordered = arrange(policy, (yield from life.match_all(queue)), manager.running)
+            if not ordered and _waiting(queue):
+                raise InvalidArgument("policy", policy, "one that names somebody who waits")
             yield life.schedule(ordered, policy)
             batch = yield from life.start_batch(ordered[:batch_size])
             yield from life.prefill(batch)
@@ -132,7 +139,8 @@ def arrange(
     if isinstance(policy, PrefixAware):
         return policy(waiting)
     matched = {each.request: each for each in waiting}
-    return [matched[request] for request in policy(list(matched), running)]
+    named = policy(list(matched), running)
+    return [matched[request] for request in dict.fromkeys(named) if request in matched]
 
 
 class _Life:
@@ -147,7 +155,8 @@ class _Life:
         for request in waiting:
             handle = self.manager.match(request)
             matched.append(Matched(request, handle, self.prefilled_tokens))
-            caption = f"{handle.cached_len} of {_count(request.num_tokens, 'token')} are cached"
+            found, of = handle.cached_len, _count(request.num_tokens, "token")
+            caption = f"{found} of {of} {_verb(found, 'is', 'are')} cached"
             if handle.cached_len:
                 caption += f", at {_slots(handle.value)}. Found is not yet held"
             yield self._step(1, self.manager.match, caption, request, handle.node)
@@ -167,12 +176,9 @@ class _Life:
         for request in (each.request for each in ordered):
             if request.state is not RequestState.WAITING:
                 continue
-            promised = sum(self.manager.remaining_size(r) for r in _running(batch))
-            if not self.manager.admit(request, promised):
+            if not self.manager.admit(request, self.manager.promised_size):
                 if not batch:
-                    free, needed = self.manager.pool.free_size, request.max_len
-                    evictable = self.manager.cache.evictable_size
-                    raise PoolExhausted(self.manager.round_up(needed), free, evictable)
+                    raise self.manager.no_room_for(request)
                 break
             batch.append(request)
             yield self._lock_step(request)
@@ -184,7 +190,8 @@ class _Life:
         path = request.handle.node.path()
         counts = ", ".join(f"{n.ref_count - 1} -> {n.ref_count}" for n in path) or "no node"
         caption = (
-            f"{_slots(request.page_table)} can't be evicted now; they open the page table. "
+            f"{_slots(request.page_table)} can't be evicted now; "
+            f"{_verb(len(request.page_table), 'it opens', 'they open')} the page table. "
             f"ref_count along the path: {counts}"
             if path
             else "nothing was found, so there is nothing to hold; the page table is empty"
@@ -201,7 +208,8 @@ class _Life:
         if needed > 0 and request.state is RequestState.RUNNING:
             slots = self.manager.allocate(request, num_tokens)
             caption = (
-                f"{_slots(slots)} leave the free list; the page table is now "
+                f"{_slots(slots)} {_verb(len(slots), 'leaves', 'leave')} the free list; "
+                f"the page table is now "
                 f"{_slots(request.page_table)}"
             )
             yield self._step(4, self.manager.allocate, caption, request, _node(request))
@@ -211,10 +219,12 @@ class _Life:
         before = snapshot_tree(self.manager.cache.tree)
         slots = self.manager.evict(shortage)
         freed = set(slots)
-        gone = " and ".join(brief(n.key) for n in before if not freed.isdisjoint(n.value))
+        gone = [brief(n.key) for n in before if not freed.isdisjoint(n.value)]
+        one, many = f"leaf {gone[0]} goes, since nobody holds it", " and ".join(gone)
         caption = (
-            f"{_count(needed, 'slot')} needed, {free} free: the leaf {gone} goes, "
-            f"since nobody holds it, and {_slots(slots)} are free again"
+            f"{_count(needed, 'slot')} needed, {free} free: the "
+            f"{_verb(len(gone), one, f'leaves {many} go, since nobody holds them')}, "
+            f"and {_slots(slots)} {_verb(len(slots), 'is', 'are')} free again"
         )
         return self._step(7, self.manager.cache.evict, caption, request)
 
@@ -242,10 +252,12 @@ class _Life:
         key = memoryview(request.tokens).cast("i")
         parts = []
         if found > held:
+            own, theirs = before[: found - held], request.page_table[held:found]
+            are = _verb(len(own), "is", "are")
             parts.append(
-                f"{brief(key[held:found])} are in the tree already: the duplicates "
-                f"{_slots(before[: found - held])} are freed, and the page table points to "
-                f"{_slots(request.page_table[held:found])}"
+                f"{brief(key[held:found])} {are} in the tree already: the "
+                f"{_verb(len(own), 'duplicate', 'duplicates')} {_slots(own)} {are} freed, "
+                f"and the page table points to {_slots(theirs)}"
             )
         if cached > found:
             new = _slots(request.page_table[found:cached])
@@ -284,7 +296,8 @@ class _Life:
             counts = ", ".join(f"{n.ref_count + 1} -> {n.ref_count}" for n in handle.node.path())
             caption = (
                 f"ref_count along the path: {counts or 'no node'}. Nothing is freed: "
-                f"{cache.evictable_size} of {cache.total_size} cached tokens are evictable"
+                f"{cache.evictable_size} of {_count(cache.total_size, 'cached token')} "
+                f"{_verb(cache.evictable_size, 'is', 'are')} evictable"
             )
             private = request.page_table[handle.cached_len :]
             if not private:
@@ -292,7 +305,8 @@ class _Life:
             yield self._step(6, cache.unlock, caption, request, handle.node)
             if private and request.state is RequestState.RUNNING:
                 self.manager.free(request)
-                caption = f"{_slots(private)} are not in the tree and return to the free list"
+                are, back = _verb(len(private), "is returns", "are return").split()
+                caption = f"{_slots(private)} {are} not in the tree and {back} to the free list"
                 yield self._step(7, self.manager.free, caption, request, name="free")
 
     def _step(
@@ -308,6 +322,14 @@ class _Life:
         return self.recorder.record(
             number, function, f"{who}{caption}.", name=name, request=request, node=node
         )
+
+
+def _verb(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
+
+
+def _waiting(requests: Sequence[Request]) -> list[Request]:
+    return [r for r in requests if r.state is RequestState.WAITING]
 
 
 def _running(requests: Sequence[Request]) -> list[Request]:

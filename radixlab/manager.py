@@ -9,13 +9,7 @@ from __future__ import annotations
 from array import array
 
 from radixlab.cache import CacheHandle, InsertResult, RadixCache
-from radixlab.errors import (
-    DoubleFree,
-    InvalidArgument,
-    PoolExhausted,
-    RequestTooLong,
-    WrongState,
-)
+from radixlab.errors import DoubleFree, InvalidArgument, PoolExhausted, RequestTooLong, WrongState
 from radixlab.events import Observer
 from radixlab.eviction import EvictionStrategy
 from radixlab.pool import PageAllocator
@@ -27,8 +21,8 @@ class CacheManager:
 
     `strategy` decides what is evicted first (LRU); an `observer` is told what is stored and
     removed; `checked=True` makes the pool notice every double free exactly. All sizes are in
-    tokens. `running` lists the requests that hold a lock, `evicted_tokens` counts all that was
-    ever evicted.
+    tokens. `running` lists the requests that were started and not yet freed; `evicted_tokens`
+    counts all that was ever evicted.
     """
 
     def __init__(
@@ -50,6 +44,11 @@ class CacheManager:
     def available_size(self) -> int:
         """Slots that can be had: the free ones, and those that eviction would free."""
         return self.pool.free_size + self.cache.evictable_size
+
+    @property
+    def promised_size(self) -> int:
+        """Slots that all running requests together may still ask for before they end."""
+        return sum(map(self.remaining_size, self.running))
 
     def round_up(self, num_tokens: int) -> int:
         """`num_tokens` rounded up to whole pages."""
@@ -77,9 +76,8 @@ class CacheManager:
         The last token is left out, since without computing at least one there are no logits to draw
         from. So the match ends at the last whole page within `num_tokens - 1`.
         """
-        return self.cache.match_prefix(
-            request.tokens, limit=request.num_tokens - 1, namespace=request.namespace
-        )
+        limit = request.num_tokens - 1
+        return self.cache.match_prefix(request.tokens, limit=limit, namespace=request.namespace)
 
     def lock(self, request: Request, handle: CacheHandle) -> None:
         """Step 3: protect the matched prefix and write its slots to the page table.
@@ -90,19 +88,22 @@ class CacheManager:
         self.check_can_start(request)
         if handle.cached_len >= request.num_tokens:
             raise InvalidArgument("handle", handle, f"of at most {request.num_tokens - 1} tokens")
-        if not _is_prefix(handle, request):
+        key = b"".join([node._key for node in handle.node.path()])
+        own = not key or handle.node.namespace == request.namespace
+        if not own or not request.tokens.startswith(key):
             raise InvalidArgument("handle", handle, "of a prefix of the request")
         self.cache.lock(handle)
         self._start(request, handle)
 
-    def admit(self, request: Request, reserved: int = 0) -> bool:
+    def admit(self, request: Request, reserved: int = 0, *, match: bool = True) -> bool:
         """Match and lock the request if all it will ever need can be had; else hold nothing.
 
         `reserved` slots are promised to others. The size is checked before and after locking, as
         in mini-SGLang's PrefillAdder: a prefix that is held is no longer there to be evicted.
+        Without `match` nothing is looked for.
         """
         needed = self.check_can_start(request) + reserved
-        handle = self.match(request)
+        handle = self.match(request) if match else CacheHandle(self.cache, self.cache.tree.root)
         needed -= handle.cached_len
         if needed > self.available_size:
             return False
@@ -116,6 +117,11 @@ class CacheManager:
     def remaining_size(self, request: Request) -> int:
         """Slots that a running request may still ask for before it ends."""
         return self.round_up(request.max_len) - len(request.page_table)
+
+    def no_room_for(self, request: Request) -> PoolExhausted:
+        """The error that says, in numbers, why a request can't be admitted now."""
+        needed, free = self.round_up(request.max_len), self.pool.free_size
+        return PoolExhausted(needed, free, self.cache.evictable_size, self.promised_size)
 
     def shortage(self, request: Request, num_tokens: int) -> int:
         """How many slots must be evicted before the request can have `num_tokens` positions."""
@@ -234,21 +240,26 @@ class CacheManager:
         for node in self.cache.tree.nodes():
             owned += node.value
         for request in self.running:
-            self._check_running(request)
-            assert request.handle is not None
-            owned += request.page_table[request.handle.cached_len :]
-        assert sorted(owned) == list(range(self.pool.total_size)), (
-            f"{len(owned)} slots are owned, {len(set(owned))} different ones, "
-            f"of {self.pool.total_size}"
-        )
+            owned += self._check_running(request)
+        total = self.pool.total_size
+        counts = f"{len(owned)} slots are owned, {len(set(owned))} different ones, of {total}"
+        assert sorted(owned) == list(range(total)), counts
 
-    def _check_running(self, request: Request) -> None:
+    def _check_running(self, request: Request) -> array[int]:
         handle, table = request.handle, request.page_table
         assert request.state is RUNNING and handle is not None
         held = not handle.locked or table[: handle.cached_len] == handle.value
         assert held, "a page table left the tree's slots"
         assert len(set(table)) == len(table), "a slot stands in a page table twice"
         assert handle.cached_len <= request.computed_len <= len(table) == self.round_up(len(table))
+        return table[handle.cached_len :]
+
+    def __str__(self) -> str:
+        """The tree, and who has the slots."""
+        cache, pool = self.cache, self.pool
+        private = pool.total_size - self.available_size - cache.protected_size
+        cached = f"{cache.evictable_size} evictable, {cache.protected_size} protected"
+        return f"{cache}\n{pool.free_size} free, {cached}, {private} private"
 
     def _start(self, request: Request, handle: CacheHandle) -> None:
         request.handle, request.page_table = handle, handle.value
@@ -261,9 +272,3 @@ def _not_running(action: str, request: Request) -> WrongState:
     if request.state is RUNNING:
         return WrongState(action, request.request_id, "running elsewhere", "running here")
     return WrongState(action, request.request_id, request.state, RUNNING)
-
-
-def _is_prefix(handle: CacheHandle, request: Request) -> bool:
-    key = b"".join(node._key for node in handle.node.path())
-    own = not key or handle.node.namespace == request.namespace
-    return own and request.tokens.startswith(key)

@@ -3,7 +3,11 @@
 The two that the chapter's example needs, `fcfs` and `shortest_prefill_first`, are the scheduler's
 own; these are the rest, and all of them by name. Every sort is stable: ties keep the order of
 arrival. A policy's type says what it looks at: a `PrefixUnaware` one sees requests, a `PrefixAware`
-one also what was found for them. The keys are those of SGLang's `schedule_policy.py`.
+one also what was found for them. The keys are those of SGLang's `schedule_policy.py`; only ties are
+broken otherwise there, under hrrn by the request's id, under dfs-weight by the order in the tree.
+
+Under lpm and hrrn whoever is `deprioritised` (`scheduler.mark_repeated`) comes last, as in SGLang.
+That is for those who sort by hand: the `Scheduler` lets them wait, wherever the sort puts them.
 """
 
 from __future__ import annotations
@@ -72,6 +76,7 @@ def hrrn(waiting: Sequence[Matched]) -> list[Matched]:
 
 
 def _response_ratio(each: Matched) -> float:
+    # what a manager has matched leaves a token to compute; other handles need not
     return each.waited / each.uncached_len if each.uncached_len > 0 else float("inf")
 
 

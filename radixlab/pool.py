@@ -37,11 +37,6 @@ class PageAllocator:
         self._free = set(self._stack[::page_size]) if checked else None
 
     @property
-    def num_free_pages(self) -> int:
-        """Pages on the free list."""
-        return self.free_size // self.page_size
-
-    @property
     def free_size(self) -> int:
         """Token slots on the free list."""
         return self.total_size - self._top

@@ -86,14 +86,14 @@ class Request:
         self.prompt = encode(prompt)
         if not self.prompt:
             raise EmptyPrompt
-        if type(max_new_tokens) is not int:
-            raise InvalidArgument("max_new_tokens", max_new_tokens, "an integer")
-        if max_new_tokens < 1:
-            raise InvalidArgument("max_new_tokens", max_new_tokens, "1 or more")
+        if type(max_new_tokens) is not int or max_new_tokens < 1:
+            raise InvalidArgument("max_new_tokens", max_new_tokens, "an integer, 1 or more")
         if namespace is not None and not isinstance(namespace, Namespace):
             raise InvalidArgument("namespace", namespace, "a Namespace or None")
         if type(priority) is not int:
             raise InvalidArgument("priority", priority, "an integer")
+        if not isinstance(routing_key, str):
+            raise InvalidArgument("routing_key", routing_key, "a string")
         if sampling is not None and not isinstance(sampling, Sampling):
             raise InvalidArgument("sampling", sampling, "a Sampling, or None, which is greedy")
         self.prompt_len = len(self.prompt) // TOKEN_BYTES
@@ -109,13 +109,11 @@ class Request:
             self.stop_token_ids = frozenset(decode(encode(stop_token_ids)))
         self.sampling, self.priority, self.routing_key = sampling, priority, routing_key
         self.request_id = next(Request._ids) if request_id is None else request_id
-        self.namespace = namespace
+        self.namespace, self.state = namespace, WAITING
         self.output: array[int] = array("i")
-        self.state = WAITING
         self.handle: CacheHandle | None = None
         self.page_table: array[int] = array("i")
-        self.cache_hit_len = 0
-        self.computed_len = 0
+        self.cache_hit_len = self.computed_len = 0
 
     @property
     def num_tokens(self) -> int:
@@ -130,13 +128,9 @@ class Request:
     @property
     def is_done(self) -> bool:
         """Whether all tokens that were asked for have been drawn, or a stop token."""
-        output = self.output
-        return len(output) >= self.max_new_tokens or (
-            len(output) > 0 and output[-1] in self.stop_token_ids
-        )
+        output, stop = self.output, self.stop_token_ids
+        return len(output) >= self.max_new_tokens or (len(output) > 0 and output[-1] in stop)
 
     def __repr__(self) -> str:
-        return (
-            f"<Request {self.request_id}: {self.prompt_len} + {len(self.output)} tokens, "
-            f"{self.state}>"
-        )
+        tokens = f"{self.prompt_len} + {len(self.output)} tokens"
+        return f"<Request {self.request_id}: {tokens}, {self.state}>"

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 class PagedModel(CachedModel, Protocol):
     """What the runner has to know of a model: `GPT2`, or Hugging Face's in `radixlab.hf`."""
 
+    @property
+    def can_be_exact(self) -> bool:
+        """Whether `forward` has an exact mode."""
+
     def forward(
         self,
         token_ids: Tensor,
@@ -44,12 +48,14 @@ class GPT2Runner:
     Requests come as they are, with `tokens`, `page_table` and `computed_len`; what is computed
     goes into `kv` at the page table's slots. `exact` and `tile` are those of `GPT2.forward`.
     Each draws as its `sampling` says. `last_logits` [chunks or requests, vocab] are those of the
-    last call.
+    last call. Raises `InvalidArgument` where `exact` is asked of a model that can't be.
     """
 
     def __init__(
         self, model: PagedModel, kv: KVPool, *, exact: bool = False, tile: int = EXACT_TILE
     ) -> None:
+        if exact and not model.can_be_exact:
+            raise InvalidArgument("exact", exact, f"False for a {type(model).__name__}")
         self.model, self.kv = model, kv
         self.exact, self.tile = exact, tile
         self.last_logits: Tensor | None = None

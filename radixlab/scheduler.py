@@ -9,11 +9,11 @@ from functools import update_wrapper
 from typing import NamedTuple, Protocol
 
 from radixlab.cache import CacheHandle
-from radixlab.errors import InvalidArgument
+from radixlab.errors import InvalidArgument, RadixLabError
 from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
 from radixlab.tokens import TOKEN_BYTES
-from radixlab.tree import RadixTree
+from radixlab.tree import RadixTree, RadixTreeNode
 
 
 class Matched(NamedTuple):
@@ -66,7 +66,11 @@ def fcfs(waiting: Sequence[Request], running: Collection[Request] = ()) -> list[
 
 @PrefixAware
 def shortest_prefill_first(waiting: Sequence[Matched]) -> list[Matched]:
-    """The shortest uncached suffix first; ties in order of arrival (SGLang's schedule_policy)."""
+    """The shortest uncached suffix first; ties in order of arrival (SGLang's schedule_policy).
+
+    Whoever is deprioritised comes last, and a length counts as 1 at least. Both is SGLang's key:
+    here the `Scheduler` lets the deprioritised wait, and a match leaves a token to compute.
+    """
     return sorted(waiting, key=lambda each: (each.deprioritised, max(1, each.uncached_len)))
 
 
@@ -118,12 +122,13 @@ class SchedulerSettings:
     """How much runs at once, in tokens and requests.
 
     `prefill_budget`: tokens that one prefill pass may compute; a longer prompt is cut into chunks.
-    `max_running`: requests that run at the same time. `max_matched`: of a longer queue only the
-    first are considered, and a prefix-aware policy gives way to fcfs (SGLang: lpm and hrrn, above
-    128). `in_batch_check`, `in_batch_defer`: see `mark_repeated`; who is marked waits, where SGLang
-    only puts him last, and only under prefix-aware policies. Under steady load who waits may wait
-    long: where that matters, switch it off. Without `cache` nothing is inserted, nothing found, and
-    the order that of arrival unless the policy is prefix-unaware.
+    `max_running`: requests that run over the manager at once, started by this engine or another.
+    `max_matched`: of a longer queue only the first are considered, and a prefix-aware policy gives
+    way to fcfs (SGLang: lpm and hrrn, above 128). `in_batch_check`, `in_batch_defer`: see
+    `mark_repeated`; who is marked waits, where SGLang only puts him last, and that under
+    prefix-aware policies but dfs-weight. Under steady load who waits may wait long: where that
+    matters, switch it off. Without `cache` nothing is inserted, nothing found, and the order that
+    of arrival unless the policy is prefix-unaware.
     """
 
     prefill_budget: int = 4096
@@ -141,9 +146,7 @@ class SchedulerSettings:
 
 
 def mark_repeated(
-    waiting: Sequence[Matched],
-    settings: SchedulerSettings,
-    started: Sequence[Request] = (),
+    waiting: Sequence[Matched], settings: SchedulerSettings, started: Sequence[Request] = ()
 ) -> list[Matched]:
     """An in-batch prefix check, after SGLang's: mark whom this pass helps, and who should wait.
 
@@ -157,28 +160,27 @@ def mark_repeated(
         return list(waiting)
     tree = RadixTree(waiting[0].handle.cache.page_size)
     for request in started:
-        _insert(tree, request)
+        _insert(tree, request, tree.root)
     marked = []
     for matched in waiting:
         request, found = matched.request, matched.handle.cached_len
         if settings.in_batch_check is None or found <= settings.in_batch_check:
-            limit = (request.num_tokens - 1) * TOKEN_BYTES
+            limit = len(request.tokens) - TOKEN_BYTES
             ahead = tree.walk(request.tokens, limit, tree.root, request.namespace)
-            if ahead.end // TOKEN_BYTES - found >= settings.in_batch_defer:
+            if ahead.path_len - found >= settings.in_batch_defer:
                 matched = matched._replace(deprioritised=True)
             else:
-                _insert(tree, request)
+                _insert(tree, request, ahead)
         marked.append(matched)
     return marked
 
 
-def _insert(tree: RadixTree, request: Request) -> None:
-    key, namespace = request.tokens, request.namespace
-    end = len(key) - len(key) % tree.page_bytes
-    node = tree.walk(key, end, tree.root, namespace)
-    if node.end < end:
-        slots = array("i", bytes(end - node.end))  # a tree wants slots; nobody reads these
-        tree.add_leaf(node, key[node.end : end], slots, namespace)
+def _insert(tree: RadixTree, request: Request, start: RadixTreeNode) -> None:
+    key = request.tokens[: len(request.tokens) // tree.page_bytes * tree.page_bytes]
+    node = tree.walk(key, len(key), start, request.namespace)
+    if node.end < len(key):
+        slots = array("i", bytes(len(key) - node.end))  # a tree wants slots; nobody reads these
+        tree.add_leaf(node, key[node.end :], slots, request.namespace)
 
 
 class Scheduler:
@@ -188,6 +190,12 @@ class Scheduler:
     need can be had beside what those running may still ask for, so nobody is ever thrown out again;
     the first that does not fit ends the pass; and at most one request, `chunked`, is in the middle
     of its prompt: it goes on first in the next pass, and neither decodes nor draws until then.
+
+    Once nobody could start because the first did not fit (`refused`), nobody is matched or sorted
+    again before something has changed, by anybody's hand: the room (what can be had less what is
+    promised), the queue, or the cache by a match, an insertion or an unlock. So those who wait add
+    nothing to what decode passes take. SGLang's `batch_is_full` knows only that somebody has ended.
+    Raises `InvalidArgument` for a policy that is none.
     """
 
     def __init__(
@@ -196,11 +204,15 @@ class Scheduler:
         policy: SchedulePolicy = fcfs,
         settings: SchedulerSettings | None = None,
     ) -> None:
+        if not callable(policy):
+            raise InvalidArgument("policy", policy, "a function (`make_policy` knows their names)")
         self.manager, self.policy = manager, policy
         self.settings = settings or SchedulerSettings()
         self.waiting: dict[Request, int] = {}  # and how much had been prefilled when it arrived
         self.chunked: Request | None = None
         self.prefilled_tokens = 0
+        self.refused: Request | None = None
+        self._seen: tuple[object, ...] = ()  # the state in which that was
 
     def add(self, request: Request) -> None:
         """Let a request wait."""
@@ -218,23 +230,44 @@ class Scheduler:
 
         The policy, which may be anybody's, is asked before anything changes.
         """
-        budget, running = self.settings.prefill_budget, self.manager.running
-        most = self.settings.max_running
+        manager, running = self.manager, self.manager.running
+        budget, most = self.settings.prefill_budget, self.settings.max_running
+        if self.refused is not None and self._seen == self._state():
+            return []
+        self.refused = None
         started = [] if self.chunked is None else [self.chunked]
         left = sum(request.num_tokens - request.computed_len for request in started)
         ordered = self._order(started) if left < budget and len(running) < most else []
         chunks = [self._cut(request, budget) for request in started]
         budget -= sum(chunk.end - chunk.start for chunk in chunks)
-        reserved = sum(map(self.manager.remaining_size, running))
-        ordered = list(dict.fromkeys(ordered))  # a policy may name somebody twice
-        for request in [r for r in ordered if r.state is RequestState.WAITING]:
-            if not budget or len(running) >= most or not self.manager.admit(request, reserved):
+        reserved = manager.promised_size if ordered else 0
+        # a policy may name somebody twice, or end him
+        for request in [r for r in dict.fromkeys(ordered) if r.state is RequestState.WAITING]:
+            if not budget or len(running) >= most:
+                break
+            if not manager.admit(request, reserved, match=self.settings.cache):
+                self.refused, self._seen = None if chunks else request, self._state()
                 break
             del self.waiting[request]
             chunks.append(chunk := self._cut(request, budget))
             budget -= chunk.end - chunk.start
-            reserved += self.manager.remaining_size(request)
+            reserved += manager.remaining_size(request)
         return chunks
+
+    def refusal(self) -> RadixLabError:
+        """Why `next_chunks` has started nobody, though requests wait; next time all are asked."""
+        request, self.refused = self.refused, None
+        if request is not None:
+            return self.manager.no_room_for(request)
+        running, most = len(self.manager.running), self.settings.max_running
+        full = InvalidArgument("max_running", most, f"above the {running} that run elsewhere")
+        silent = InvalidArgument("policy", self.policy, "one that names somebody who waits")
+        return full if running >= most else silent
+
+    def _state(self) -> tuple[object, ...]:
+        """What decides who fits: the cache's content, the room, the queue."""
+        room = self.manager.available_size - self.manager.promised_size
+        return self.manager.cache.tick, room, list(self.waiting)
 
     def _order(self, started: Sequence[Request]) -> list[Request]:
         """Match those who wait and sort them, without those who had better wait for others."""
@@ -243,10 +276,8 @@ class Scheduler:
             waiting = [r for r in policy(waiting, self.manager.running) if r in self.waiting]
         if not settings.cache:
             return waiting
-        matched = [
-            Matched(each, self.manager.match(each), self.prefilled_tokens - self.waiting[each])
-            for each in waiting[: settings.max_matched]
-        ]
+        now, first = self.prefilled_tokens, waiting[: settings.max_matched]
+        matched = [Matched(r, self.manager.match(r), now - self.waiting[r]) for r in first]
         matched = mark_repeated(matched, settings, started)
         if isinstance(policy, PrefixAware) and len(waiting) <= settings.max_matched:
             matched = policy(matched)

@@ -186,7 +186,7 @@ class Server:
                 new,
                 namespace=namespace,
                 stop_token_ids=stop,
-                sampling=sampling and replace(sampling, seed=sampling.seed + i),
+                sampling=_with_seed(sampling, i),
             )
             for i, (prompt, new) in enumerate(zip(prompts, max_new_tokens, strict=True))
         ]
@@ -208,6 +208,13 @@ class Server:
             first = records[failed[0]].error
             message = f"the model failed for prompts {failed}; the first error: {first!r}"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def _with_seed(sampling: Sampling | None, more: int) -> Sampling | None:
+    """With a seed of its own for each prompt; whatever is no Sampling, `Request` refuses."""
+    if not isinstance(sampling, Sampling):
+        return sampling
+    return replace(sampling, seed=sampling.seed + more)
 
 
 def serve(

@@ -206,12 +206,14 @@ ORDERS = ("dfs", "lpm", "fcfs", "random")
 def optimal_hit_rate(prompts: Iterable[TokenIds]) -> float:
     """The most that any order can find: 1 - C / the sum of the prompts' lengths.
 
-    C is the sum of the edge lengths of the prompts' radix tree: each must be computed once.
+    C is the sum of the edge lengths of the prompts' radix tree: each must be computed once. Of no
+    tokens nothing can be found: 0.
     """
     keys, cache = [encode(prompt) for prompt in prompts], RadixCache()
     for key in keys:
         cache.insert_prefix(key, array("i", bytes(len(key))))
-    return 1 - cache.total_size / sum(len(key) // TOKEN_BYTES for key in keys)
+    tokens = sum(len(key) // TOKEN_BYTES for key in keys)
+    return 1 - cache.total_size / tokens if tokens else 0.0
 
 
 def batch_hit_rate(
@@ -227,16 +229,17 @@ def batch_hit_rate(
     Without a `capacity` it is the longest prompt: the least with which the SGLang paper's theorem
     holds (Zheng et al. 2024, section 3), that "dfs" finds all that `optimal_hit_rate` says, and so
     does "lpm", which serves the longest cached prefix next and looks again after each. "fcfs" is
-    the order given, "random" shuffles by `seed`. Raises `InvalidArgument` for another order or a
-    prompt longer than the capacity.
+    the order given, "random" shuffles by `seed`. Of no tokens nothing is found: 0. Raises
+    `InvalidArgument` for another order or a prompt longer than the capacity.
     """
     keys = [encode(prompt) for prompt in prompts]
     lengths = [len(key) // TOKEN_BYTES for key in keys]
-    limit = max(lengths) if capacity is None else capacity
-    if max(lengths) > limit:
-        raise InvalidArgument("capacity", capacity, f"at least the longest prompt, {max(lengths)}")
+    longest = max(lengths, default=0)
+    limit = longest if capacity is None else capacity
+    if longest > limit:
+        raise InvalidArgument("capacity", capacity, f"at least the longest prompt, {longest}")
     tree = _Tree(limit, eviction)
-    return sum(map(tree.serve_key, _ordered(keys, order, tree, seed))) / sum(lengths)
+    return sum(map(tree.serve_key, _ordered(keys, order, tree, seed))) / (sum(lengths) or 1)
 
 
 def _ordered(keys: list[bytes], order: str, tree: _Tree, seed: int) -> Iterator[bytes]:

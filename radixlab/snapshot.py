@@ -73,10 +73,15 @@ class Snapshot:
         return tuple(r.request_id for r in self.requests if r.state == RequestState.WAITING)
 
     def owners(self) -> dict[int, str]:
-        """Each slot's owner: "free", "cached" or the id of the request whose private slot it is."""
+        """Each slot's owner: "free", "cached" or the id of the request whose private slot it is.
+
+        An id that is one of these two words is put in quotes.
+        """
         owners = {slot: CACHED for node in self.nodes for slot in node.value}
         for request in self.requests:
-            owners |= dict.fromkeys(request.page_table[request.cached_len :], request.request_id)
+            name = request.request_id
+            owner = repr(name) if name in (FREE, CACHED) else name
+            owners |= dict.fromkeys(request.page_table[request.cached_len :], owner)
         for page in self.free_list:
             owners |= dict.fromkeys(range(page, page + self.page_size), FREE)
         return owners

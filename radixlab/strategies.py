@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from radixlab.errors import InvalidArgument
 from radixlab.eviction import LRU, EvictionStrategy
@@ -42,6 +43,14 @@ class SmallestKey:
         self._key = key
         self._nodes: dict[RadixTreeNode, None] = {}
         self._heap: list[tuple[tuple[int, ...], int, RadixTreeNode]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A key of `KEYS` travels by its name: a lambda can't be pickled."""
+        names = {key: name for name, key in KEYS.items()}
+        return {**self.__dict__, "_key": names.get(self._key, self._key)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _key=KEYS.get(state["_key"], state["_key"]))
 
     def add(self, node: RadixTreeNode) -> None:
         """From now on the node may go, once it is a leaf."""
@@ -80,9 +89,6 @@ class SmallestKey:
 
     def _entry(self, node: RadixTreeNode) -> tuple[tuple[int, ...], int, RadixTreeNode]:
         return self._key(node), node.uuid, node
-
-    def __contains__(self, node: object) -> bool:
-        return node in self._nodes
 
     def __iter__(self) -> Iterator[RadixTreeNode]:
         return iter(self._nodes)

@@ -104,9 +104,9 @@ def read_prompts(path: str | Path, tokenize: Callable[[str], TokenIds] | None = 
     """Your own prompts, one JSON object a line, in order of arrival.
 
     `prompt` is a list of token ids, or a text if there is something to `tokenize` it with;
-    `output_length` (tokens, 1), `timestamp` (milliseconds, 0) and `session` (the line's number) may
-    be left out. Answers are unknown, so each is token 0, again and again. Raises `InvalidArgument`
-    with the line, and what `encode` raises.
+    `output_length` (tokens, 1), `timestamp` (milliseconds, 0) and `session` (one of its own, below
+    0) may be left out. Answers are unknown, so each is token 0, again and again. Raises
+    `InvalidArgument` with the line, and what `encode` raises.
     """
     jobs: list[Job] = []
     for where, row in _json_lines(Path(path)):
@@ -119,7 +119,7 @@ def read_prompts(path: str | Path, tokenize: Callable[[str], TokenIds] | None = 
         output = bytes(
             _count_of({"output_length": 1, **row}, "output_length", where, 1) * TOKEN_BYTES
         )
-        session = _count_of({"session": len(jobs), **row}, "session", where, 0)
+        session = _count_of(row, "session", where, 0) if "session" in row else -1 - len(jobs)
         arrival = _seconds({"timestamp": 0, **row}, where)
         jobs.append(Job(encode(prompt), output, session, arrival))
     return sorted(jobs, key=lambda job: job.arrival)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 
 from radixlab.errors import InvalidArgument, InvalidPageSize, LengthMismatch
 from radixlab.tokens import TOKEN_BYTES, Namespace, brief
@@ -54,15 +55,16 @@ class RadixTreeNode:
     child_key: ChildKey
 
     def __init__(self, key_fn: KeyFn, counter: Iterator[int]) -> None:
-        self.key_fn = key_fn
-        self.counter = counter
+        self.key_fn, self.counter = key_fn, counter
         self.uuid = self.created = next(counter)
         self.children: dict[ChildKey, RadixTreeNode] = {}
         self.parent: RadixTreeNode | None = None
-        self.ref_count = 0
         self.border = False
-        self.timestamp = self.hits = self.priority = 0
-        self.end = 0
+        self.ref_count = self.timestamp = self.hits = self.priority = self.end = 0
+
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """For copies: all but the way up, on which each node would take along all the others."""
+        return None, {name: getattr(self, name) for name in self.__slots__} | {"parent": None}
 
     @property
     def key(self) -> memoryview:
@@ -82,10 +84,8 @@ class RadixTreeNode:
     @property
     def namespace(self) -> Namespace | None:
         """What the path is shared within; None unless a namespace was given on insertion."""
-        node = self
-        while node.parent is not None and node.parent.parent is not None:
-            node = node.parent
-        return node.child_key[0] if isinstance(node.child_key, tuple) else None
+        top = (self.path() or [self])[0]
+        return top.child_key[0] if isinstance(top.child_key, tuple) else None
 
     def is_root(self) -> bool:
         """Whether this is the root, or a node that was taken out of its tree."""
@@ -181,16 +181,24 @@ class RadixTree:
     def __init__(self, page_size: int = 1) -> None:
         if type(page_size) is not int or page_size < 1:
             raise InvalidPageSize(page_size)
-        self.page_size = page_size
-        self.page_bytes = page_bytes = page_size * TOKEN_BYTES
-        self.on_split: Callable[[RadixTreeNode], object] = lambda upper: None
-        self._key_fn: KeyFn = lambda key: key[:page_bytes]
+        self.page_size, self.page_bytes = page_size, page_size * TOKEN_BYTES
+        self.on_split: Callable[[RadixTreeNode], object] = id  # nobody wants to know
+        self._key_fn: KeyFn = itemgetter(slice(self.page_bytes))  # a lambda can't be pickled
         self._counter = iter(range(sys.maxsize))  # itertools.count can't be copied in Python 3.14
         self.root = RadixTreeNode(self._key_fn, self._counter)
         self.root.set_key_value(b"", array("i"))
         self.root.child_key = b""
-        self.root.ref_count = 1  # the root is never evicted
-        self.root.border = True  # nor absorbed
+        self.root.ref_count, self.root.border = 1, True  # never evicted, nor absorbed
+
+    def __getstate__(self) -> tuple[list[RadixTreeNode], dict[str, object]]:
+        """For copies: a node after its children, so that none takes a stack as deep as its path."""
+        return [*self.nodes()][::-1], {**self.__dict__}
+
+    def __setstate__(self, state: tuple[list[RadixTreeNode], dict[str, object]]) -> None:
+        nodes, self.__dict__ = state
+        for node in nodes:
+            for child in node.children.values():
+                child.parent = node
 
     def walk(
         self, key: bytes, end: int, start: RadixTreeNode, namespace: Namespace | None = None

@@ -55,13 +55,14 @@ class CostModel:
         """Fitted to what `radixlab bench prefill --json` has printed into a file.
 
         A line through the times of its warm prefills: the slope is the time for a token, and what a
-        pass would take that computes none, that for a decode step. Raises `InvalidArgument`.
+        pass would take that computes none, that for a decode step. Raises `InvalidArgument`, also
+        where there is no such file.
         """
         try:
             rows = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
             computed = [row["tokens"] - row["cached"] for row in rows]
             line = statistics.linear_regression(computed, [row["warm"] for row in rows])
-        except (ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
+        except (OSError, ValueError, KeyError, TypeError, statistics.StatisticsError) as error:
             allowed = f"JSON of `radixlab bench prefill`, at least two rows ({error!r})"
             raise InvalidArgument("cost", str(path), allowed) from error
         return cls(max(0.0, line.slope), max(0.0, line.intercept))
@@ -72,8 +73,9 @@ class Simulation:
     """What one run has found. Sizes in tokens, times in virtual seconds; `capacity` None: no limit.
 
     `ttft` is the time to first token, from arrival. `fairness` is Jain's index of these times,
-    (sum x)^2 / (n sum x^2): 1 if all wait equally long, 1/n if one waits for all others. A request
-    that the pool or the capacity can never hold is refused, and counted in `too_long` alone.
+    (sum x)^2 / (n sum x^2): 1 if all wait equally long, 1/n if one waits for all others.
+    `duration` is from the first arrival to the last token. A request that the pool or the capacity
+    can never hold is refused, and counted in `requests` and `too_long` alone.
     """
 
     workload: str
@@ -113,7 +115,7 @@ class Simulation:
 
     @property
     def throughput(self) -> float:
-        """Requests per virtual second, from the first arrival to the last token."""
+        """Requests that were served per virtual second of the `duration`."""
         return (self.requests - self.too_long) / self.duration if self.duration else 0.0
 
 
@@ -154,12 +156,9 @@ class _Traffic:
 
     def __init__(self, jobs: Sequence[Job], engine: Engine, runner: ScriptedRunner) -> None:
         self.jobs, self.engine, self.runner = jobs, engine, runner
-        self.due = [(job.arrival, i) for i, job in enumerate(jobs) if job.after is None]
+        self.followers = _followers(jobs)
+        self.due = [(jobs[i].arrival, i) for i in self.followers.get(None, ())]
         heapify(self.due)
-        self.followers: dict[int, list[int]] = {}
-        for i, job in enumerate(jobs):
-            if job.after is not None:
-                self.followers.setdefault(job.after, []).append(i)
         self.numbers: dict[Request, int] = {}
         self.too_long = 0
 
@@ -208,12 +207,13 @@ def simulate(
     """Serve jobs through a pool of `capacity` tokens (None: as large as all of them together).
 
     `policy` is one of `radixlab.policies.POLICIES`, `eviction` of `radixlab.strategies.STRATEGIES`;
-    `seed` is the random policy's. Raises `InvalidArgument` for others, and for a capacity of less
-    than one page.
+    `seed` is the random policy's. Raises `InvalidArgument` for others, for a capacity of less than
+    one page, and for jobs of which some never arrive.
     """
     started, clock = time.perf_counter(), Clock()
     cost, settings = cost or CostModel(), settings or SchedulerSettings()
     _check(policy, eviction, capacity, page_size)
+    _check_arrivals(jobs)
     runner = ScriptedRunner(cost, clock)
     engine = Engine(
         CacheManager(
@@ -227,6 +227,8 @@ def simulate(
     traffic = _Traffic(jobs, engine, runner)
     traffic.run()
     totals, waits = engine.totals, sorted(map(_wait, engine.records.values())) or [0.0]
+    arrivals = [record.arrival for record in engine.records.values()]
+    ends = [record.last_token or 0.0 for record in engine.records.values()]
     return Simulation(
         workload=name,
         fingerprint=fingerprint(jobs, cost, settings, seed),
@@ -250,7 +252,7 @@ def simulate(
         ttft_p99=percentile(waits, 99),
         ttft_max=waits[-1],
         fairness=jain_index(waits),
-        duration=clock.now - min((job.arrival for job in jobs if job.after is None), default=0.0),
+        duration=max(ends, default=0.0) - min(arrivals, default=0.0),
         seconds=round(time.perf_counter() - started, 3),
     )
 
@@ -298,6 +300,28 @@ def _check(policy: str, eviction: str, capacity: int | None, page_size: int) -> 
         raise InvalidArgument("capacity", capacity, f"{page_size} tokens, one page, or more")
 
 
+def _check_arrivals(jobs: Sequence[Job]) -> None:
+    """Whoever comes after a job that never comes would never come, and time must be a number."""
+    followers, coming = _followers(jobs), set[int]()
+    due = followers.get(None, [])
+    while due:
+        coming.add(number := due.pop())
+        due += followers.get(number, ())
+    for i, job in enumerate(jobs):
+        if i not in coming:
+            raise InvalidArgument(f"job {i}'s after", job.after, "the index of a job that arrives")
+        if not 0 <= job.arrival < math.inf:
+            raise InvalidArgument(f"job {i}'s arrival", job.arrival, "seconds, 0 or more")
+
+
+def _followers(jobs: Sequence[Job]) -> dict[int | None, list[int]]:
+    """Which jobs come after which; after None those that wait for nobody."""
+    followers: dict[int | None, list[int]] = {}
+    for i, job in enumerate(jobs):
+        followers.setdefault(job.after, []).append(i)
+    return followers
+
+
 def sweep(
     workloads: Mapping[str, Sequence[Job]],
     policies: Sequence[str] = ("fcfs",),
@@ -324,6 +348,8 @@ def sweep(
     points = list(product(policies, evictions, capacities, page_sizes))
     for point in points:
         _check(*point)
+    for jobs in workloads.values():
+        _check_arrivals(jobs)
     for name, point in product(workloads, points):
         run = partial(simulate, name=name, cost=cost, settings=settings, seed=seed)
         calls[name, prints[name], *point] = run, (workloads[name], *point)

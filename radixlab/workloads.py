@@ -7,6 +7,7 @@ seconds. Everything here is the standard library. What files hold is read in `ra
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from array import array
 from collections.abc import Callable, Sequence
@@ -245,6 +246,8 @@ def closed_loop(jobs: Sequence[Job], clients: int, think_time: float = 0.0) -> l
     """
     if clients < 1:
         raise InvalidArgument("clients", clients, "1 or more")
+    if not 0 <= think_time < math.inf:
+        raise InvalidArgument("think_time", think_time, "seconds, 0 or more")
     sessions: dict[int, list[int]] = {}
     for i, job in enumerate(jobs):
         sessions.setdefault(job.session, []).append(i)

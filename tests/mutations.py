@@ -134,8 +134,8 @@ MUTATIONS = [
     Mutation(
         "the last token is never matched, but computed",
         "manager",
-        "limit=request.num_tokens - 1",
-        "limit=request.num_tokens",
+        "limit = request.num_tokens - 1",
+        "limit = request.num_tokens",
     ),
     Mutation(
         "equal tokens in two namespaces are two things",

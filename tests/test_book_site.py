@@ -46,6 +46,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
+def phone(browser: Browser) -> Iterator[Watched]:
+    with watch(browser, viewport={"width": 360, "height": 740}, has_touch=True) as watched:
+        yield watched
+
+
+@pytest.fixture
 def page(browser: Browser) -> Iterator[Watched]:
     with watch(browser, viewport={"width": 1440, "height": 900}) as watched:
         yield watched
@@ -79,7 +85,8 @@ def test_a_page_is_clean_accessible_and_fits_every_screen(
         page.page.set_viewport_size({"width": width, "height": 900})
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
     page.page.evaluate("document.querySelectorAll('.rl-all').forEach((e) => { e.open = true; })")
-    for theme in ("light", "dark"):
+    for theme, width in (("light", 1440), ("dark", 1440), ("light", 360)):
+        page.page.set_viewport_size({"width": width, "height": 900})
         page.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         page.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
         page.page.wait_for_timeout(300)  # colours fade
@@ -122,8 +129,8 @@ def test_every_player_of_the_lifecycle_page_steps(start: str, page: Watched) -> 
 
 def test_a_quiz_answers_and_explains(start: str, page: Watched) -> None:
     open_page(page, start + "02-radix-tree.html")
-    page.page.get_by_text("It may cut an edge and refresh recency").click()
-    expect(page.page.locator(".Feedback.correct, .Feedback.correctButton").first).to_be_visible()
+    page.page.get_by_text("It may cut an edge and refresh recency", exact=True).click()
+    expect(page.page.locator(".rl-quiz details[open].right p")).to_be_visible()
     page.assert_clean()
 
 
@@ -131,6 +138,155 @@ def test_a_playground_says_that_it_needs_python(start: str, page: Watched) -> No
     open_page(page, start + "02-radix-tree.html")
     expect(page.page.get_by_text("Here the playground is only a picture")).to_be_visible()
     assert page.page.locator("[inert] .rl-playground").count() == 1
+
+
+# --- on a phone ----------------------------------------------------------------------------------
+
+SCROLLED = """() => [...document.querySelectorAll("main *:not(.rl-words, [inert] *)")]
+    .filter((e) => e.scrollWidth > e.clientWidth + 1)
+    .filter((e) => /auto|scroll/.test(getComputedStyle(e).overflowX))
+    .map((e) => [e.className, e.tabIndex, e.getAttribute("role"), e.getAttribute("aria-label")])"""
+
+
+@pytest.mark.parametrize("name", ["03-paged-pool", "05-scheduling-and-eviction", "architecture"])
+def test_what_scrolls_sideways_has_a_name_and_can_be_reached(
+    name: str, start: str, phone: Watched
+) -> None:
+    open_page(phone, f"{start}{name}.html")
+    phone.page.wait_for_timeout(500)
+    boxes = phone.page.evaluate(SCROLLED)
+    assert boxes
+    for classes, place, role, label in boxes:
+        assert place == 0 and role == "group" and label, classes
+
+
+@pytest.mark.parametrize("name", ["02-radix-tree", "05-scheduling-and-eviction"])
+def test_charts_and_tables_of_rates_are_legible_on_a_phone(
+    name: str, start: str, phone: Watched
+) -> None:
+    open_page(phone, f"{start}{name}.html")
+    charts = phone.page.locator(".rl-chart img").all()
+    assert charts
+    for chart in charts:
+        scale = chart.evaluate("e => e.getBoundingClientRect().width / e.naturalWidth")
+        assert scale * 11 * 220 / 72 >= 8  # 11 points at 220 dpi
+    for rates in phone.page.locator(".rl-rates").all():
+        assert rates.evaluate("e => parseFloat(getComputedStyle(e).fontSize)") >= 12
+        assert rates.evaluate("e => e.offsetWidth <= e.parentElement.clientWidth")
+
+
+def test_printed_lines_without_columns_are_wrapped(start: str, phone: Watched) -> None:
+    open_page(phone, start + "05-scheduling-and-eviction.html")
+    outputs = phone.page.locator(".cell_output pre").all()
+    wrapped = [o for o in outputs if o.evaluate("e => getComputedStyle(e).whiteSpace") != "pre"]
+    assert 0 < len(wrapped) < len(outputs)
+    for output in wrapped:
+        assert not re.search(r"\S {2,}\S", output.inner_text())
+        assert output.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_a_drawer_closes_by_choosing_by_escape_and_by_its_button(
+    start: str, phone: Watched
+) -> None:
+    open_page(phone, start + "05-scheduling-and-eviction.html")
+    drawer = phone.page.get_by_role("dialog", name="On this page")
+    opener = phone.page.get_by_role("button", name="On this page")
+    opener.click()
+    drawer.get_by_role("link", name="Break each condition once").click()
+    expect(drawer).to_be_hidden()
+    expect(phone.page.get_by_role("heading", name="Break each condition once")).to_be_in_viewport()
+    phone.page.keyboard.press("Tab")  # reading goes on where one has gone
+    assert phone.page.evaluate("document.activeElement.closest('#break-each-condition-once')")
+    opener.click()
+    drawer.get_by_text("On this page").click()  # the focus is nowhere
+    phone.page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+    expect(opener).to_be_focused()
+    opener.click()
+    drawer.get_by_role("button", name="Close").click()
+    expect(opener).to_be_focused()
+    phone.page.get_by_role("button", name="Chapters").click()
+    expect(phone.page.get_by_role("dialog", name="Chapters")).to_be_visible()
+
+
+# --- in the dark, without JavaScript, on a slow line ---------------------------------------------
+
+
+def test_colours_are_the_systems_until_the_reader_chooses(browser: Browser, start: str) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with watch(browser, color_scheme="dark") as watched:
+        open_page(watched, start)
+        assert watched.page.evaluate(ground) == "rgb(18, 18, 18)"
+        switch = watched.page.locator(".theme-switch-button")
+        expect(switch).to_have_accessible_name("Colours: as the system")
+        switch.click()
+        expect(switch).to_have_accessible_name("Colours: light")
+        expect(switch).to_be_focused()
+        watched.page.goto(start + "no/such/page.html")
+        assert watched.page.evaluate(ground) == "rgb(255, 255, 255)"
+
+
+def test_charts_are_no_white_cards_in_the_dark(browser: Browser, start: str) -> None:
+    with watch(browser, color_scheme="dark") as watched:
+        open_page(watched, start + "02-radix-tree.html")
+        chart = watched.page.locator(".rl-chart img").first
+        assert "invert" in chart.evaluate("e => getComputedStyle(e).filter")
+
+
+def test_a_player_is_a_list_of_steps_until_its_script_has_come(start: str, page: Watched) -> None:
+    held = []
+    page.page.route("**/embed-amd.js", lambda route: held.append(route))
+    page.page.goto(start + "04-lifecycle.html", wait_until="domcontentloaded")
+    words = page.page.locator(".rl-words")
+    expect(words.first).to_contain_text("lock. ")
+    painted = "performance.getEntriesByName('first-contentful-paint').length"
+    page.page.wait_for_function(painted)
+    page.page.get_by_role("button", name="Colours").click()  # the page works meanwhile
+    while not held:
+        page.page.wait_for_timeout(50)
+    held[0].continue_()
+    page.page.locator(".rl-player").first.wait_for()
+    for each in words.all():
+        expect(each).to_be_hidden()
+
+
+@pytest.mark.parametrize("name", ["index", "02-radix-tree", "04-lifecycle"])
+def test_without_javascript_each_player_is_a_list_of_its_steps(
+    name: str, browser: Browser, start: str
+) -> None:
+    with watch(browser, java_script_enabled=False) as watched:
+        watched.page.goto(f"{start}{name}.html")
+        lists = watched.page.locator(".rl-words")
+        assert lists.count() == {"index": 1, "02-radix-tree": 2, "04-lifecycle": 4}[name]
+        for each in lists.all():
+            expect(each.locator("li").last).to_be_visible()
+
+
+# --- what the pages say --------------------------------------------------------------------------
+
+
+def source_of(name: str) -> str:
+    return (SITE / f"{name}.html").read_text(encoding="utf-8")
+
+
+def test_everyday_words_are_no_links_to_the_glossary(start: str) -> None:
+    for name in ("teach", "grading", "nbgrader"):
+        assert "rl-term" not in source_of(name)
+    for name in ("exercises/05-evict", "exercises/08-paged-attention"):
+        hints = re.findall("<details.*?</details>", source_of(name), re.DOTALL)
+        assert hints and "rl-term" not in "".join(hints)
+        assert "rl-term" in source_of(name)
+    assert "it is never free:" in source_of("05-scheduling-and-eviction")
+    assert "#term-key" not in source_of("05-scheduling-and-eviction")  # there: of a sort
+
+
+def test_the_first_column_names_the_rows(start: str, page: Watched) -> None:
+    open_page(page, start + "05-scheduling-and-eviction.html")
+    page.page.get_by_role("rowheader", name="dfs-weight").first.wait_for()
+    figure = page.page.get_by_role("figure", name=re.compile("Blocks found by each strategy"))
+    rates = figure.get_by_role("table")
+    expect(rates.get_by_role("rowheader", name="belady")).to_be_visible()
+    expect(rates.get_by_role("columnheader", name="few-shot")).to_be_visible()
 
 
 # --- by keyboard, on paper, without a network ----------------------------------------------------
@@ -154,6 +310,33 @@ def test_everything_on_the_first_page_can_be_reached_by_keyboard(start: str, pag
     assert page.page.evaluate(ring) != ["none", "none"]
 
 
+def test_no_formula_stops_the_tab_key(start: str, page: Watched) -> None:
+    open_page(page, start + "05-scheduling-and-eviction.html")
+    page.page.locator("mjx-container").first.wait_for()
+    assert page.page.locator("mjx-container[tabindex]").count() == 0
+
+
+def test_the_skip_link_leads_past_the_toolbar(start: str, page: Watched) -> None:
+    open_page(page, start + "00-start.html")
+    page.page.keyboard.press("Tab")
+    page.page.keyboard.press("Enter")
+    page.page.keyboard.press("Tab")
+    assert page.page.evaluate("document.activeElement.closest('article') !== null")
+
+
+def test_the_menu_button_and_the_doors_show_the_focus(start: str, page: Watched) -> None:
+    open_page(page, start)
+    page.page.keyboard.press("Tab")
+    ring = "getComputedStyle(document.activeElement.closest('.sd-card, button')).outlineStyle"
+    menu = page.page.get_by_role("button", name="Chapters")
+    menu.focus()
+    assert page.page.evaluate(ring) == "solid"
+    menu.press("Enter")
+    expect(menu).to_be_focused()  # and the sidebar is folded
+    page.page.locator(".sd-card a").first.focus()
+    assert page.page.evaluate(ring) == "solid"
+
+
 def test_paper_shows_the_steps_as_text(start: str, page: Watched) -> None:
     open_page(page, start + "04-lifecycle.html")
     page.page.emulate_media(media="print")
@@ -169,6 +352,13 @@ def test_search_finds_evictable_size(start: str, page: Watched) -> None:
     expect(results.first).to_be_visible()
     assert results.count() >= 3
     page.assert_clean()
+
+
+def test_search_counts_one_page_and_quotes_its_sentence(start: str, page: Watched) -> None:
+    open_page(page, start + "search.html?q=starvation")
+    expect(page.page.locator(".search-summary")).to_have_text(re.compile(r"^Pages found: \d+\.$"))
+    quoted = page.page.locator("ul.search li", has_text="Who goes first").locator(".context")
+    expect(quoted).not_to_contain_text("Eight at a time")
 
 
 # --- size and time -------------------------------------------------------------------------------
@@ -220,6 +410,21 @@ def test_no_page_is_too_large(browser: Browser, start: str) -> None:
 # --- what keeps a site from being built ----------------------------------------------------------
 
 
+NOTEBOOK_ONLY = """
++++ {"tags": ["remove-cell"]}
+
+Said in a notebook.
+
+```{code-cell} ipython3
+:tags: [remove-cell]
+
+print("done in a notebook")
+```
+
+Said on both.
+"""
+
+
 @pytest.mark.parametrize("cell", ["1 / 0", "print('well')"])
 def test_a_failing_cell_fails_the_build_and_colab_is_offered_with_an_address(
     cell: str, tmp_path: Path, start: str
@@ -234,7 +439,7 @@ def test_a_failing_cell_fails_the_build_and_colab_is_offered_with_an_address(
         "format: jb-book\nroot: 00-start\nchapters: [{file: glossary}]\n", encoding="utf-8"
     )
     head = (ROOT / "book/00-start.md").read_text(encoding="utf-8").split("\n# ")[0]
-    page = f"{head}\n# Title\n\n```{{code-cell}} ipython3\n{cell}\n```\n"
+    page = f"{head}\n# Title\n\n```{{code-cell}} ipython3\n{cell}\n```\n{NOTEBOOK_ONLY}"
     (book / "00-start.md").write_text(page, encoding="utf-8")
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "-W", "-n"]
     environment = os.environ | {"RADIXLAB_REPOSITORY": "https://github.com/some/radixlab"}
@@ -247,5 +452,6 @@ def test_a_failing_cell_fails_the_build_and_colab_is_offered_with_an_address(
     assert answer.returncode == 0, answer.stdout + answer.stderr
     html = (book / "_build/html/00-start.html").read_text(encoding="utf-8")
     assert "colab.research.google.com/github/some/radixlab/blob/main/notebooks/00-start" in html
+    assert "in a notebook" not in html and "on both" in html
     assert "colab" not in (SITE / "00-start.html").read_text(encoding="utf-8")
     assert "https://some.github.io/radixlab/" in (book / "_build/html/sitemap.xml").read_text()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from array import array
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from radixlab.manager import CacheManager
 from radixlab.pool import PageAllocator
 from radixlab.request import Request
 from radixlab.snapshot import take_snapshot
+from radixlab.strategies import make_strategy
 from radixlab.tokens import Namespace, encode
 
 IDS = st.lists(st.integers(0, 1), max_size=12)
@@ -542,6 +545,65 @@ def test_a_deep_copy_of_a_manager_lives_a_life_of_its_own() -> None:
         each.check_integrity()
 
 
+COPIES: list[Callable[[Any], Any]] = [deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("strategy", ["lru", "slru"])
+def test_a_deep_copy_of_a_long_chat_needs_no_deep_stack(
+    strategy: str, copied: Callable[[Any], Any]
+) -> None:
+    """A path of several hundred nodes, and some of the requests still run."""
+    manager = CacheManager(2000, strategy=make_strategy(strategy), checked=True)
+    kept = []
+    for turn in range(1, 400):
+        request = prefill(manager, Request(range(2 * turn), namespace=Namespace(salt="s")))
+        request.output.append(0)
+        manager.match(Request([*range(2 * turn - 1), -turn % 7, 0], namespace=request.namespace))
+        if turn % 100:
+            manager.release(request)
+        else:
+            kept.append(request)
+    two, runs = copied((manager, kept))
+    assert list(two.running) == runs and take_snapshot(two) == take_snapshot(manager)
+    for one in (two, manager):
+        for request in list(one.running):
+            one.release(request)
+        one.check_integrity()
+    assert two.evict(500) == manager.evict(500)
+    assert take_snapshot(two) == take_snapshot(manager)
+    two.check_integrity()
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle"])
+def test_a_deep_copy_of_a_handle_brings_its_cache_along(copied: Callable[[Any], Any]) -> None:
+    manager = CacheManager(16, 2)
+    serve(manager, [1, 2, 3, 4], [1, 2, 5, 6])
+    handle, stale = manager.match(Request([1, 2, 3, 4, 0])), manager.match(Request([1, 2, 5, 6, 0]))
+    manager.match(Request([1, 2, 3, 4, 0]))
+    assert manager.evict(1)[0] == stale.node.value[0]
+    twin, old = copied((handle, stale))
+    assert twin.cache is old.cache is not manager.cache and twin.value == handle.value
+    twin.cache.lock(twin)
+    twin.cache.check_integrity([twin])
+    with pytest.raises(StaleHandle):
+        twin.cache.lock(old)
+
+
+def test_a_manager_prints_its_tree_and_who_has_the_slots() -> None:
+    manager = CacheManager(8, 2)
+    serve(manager, [1, 2, 3, 4, 5])
+    request = Request([1, 2, 9, 9, 9])
+    assert manager.admit(request)
+    manager.allocate(request, 5)
+    assert str(manager).splitlines() == [
+        "root",
+        "└── [1, 2] -> [p0, p1]  ref_count 1",
+        "    └── [3, 4] -> [p2, p3]",
+        "8 free, 2 evictable, 2 protected, 4 private",
+    ]
+
+
 def test_a_strategy_serves_one_cache() -> None:
     strategy = LRU()
     RadixCache(strategy=strategy).insert_prefix([1, 2], array("i", [0, 1]))
@@ -574,7 +636,7 @@ def test_a_refused_free_marks_nothing() -> None:
     with pytest.raises(TypeError):
         pool.free(array("q", slots))  # type: ignore[arg-type]
     pool.free(slots)
-    assert pool.num_free_pages == 4
+    assert pool.free_size == 4
 
 
 def test_every_request_has_a_number_of_its_own() -> None:

@@ -292,6 +292,19 @@ def test_without_a_cache_nothing_is_found_and_nothing_is_kept() -> None:
     assert engine.manager.pool.free_size == 256
 
 
+def test_without_a_cache_nothing_is_found_that_another_engine_has_left() -> None:
+    """The control group is cold, whatever the manager has cached."""
+    warm = new_engine(256)
+    run(warm, Request(LONG, 2))
+    cold = Engine(warm.manager, warm.runner, settings=SchedulerSettings(cache=False))
+    before = warm.manager.cache.total_size
+    (output,) = run(cold, Request([*LONG, 1], 3))
+    assert output == continuation(None, [*LONG, 1], 3)
+    assert (cold.totals.cached_tokens, cold.totals.prefilled_tokens) == (0, 41)
+    assert warm.manager.cache.total_size == before
+    idle(cold)
+
+
 # --- chunks, order, continuous batching -------------------------------------------------------
 
 
@@ -415,6 +428,30 @@ def test_whoever_reads_the_stream_may_abort_and_add_in_between() -> None:
     idle(engine)
 
 
+def test_whoever_stops_reading_the_stream_finds_the_rest_in_the_next_one() -> None:
+    """A step has drawn for the whole pass."""
+    engine = new_engine()
+    requests = [Request([i, 1], 3) for i in range(3)]
+    for request in requests:
+        engine.add(request)
+    heard: list[tuple[Request, int]] = []
+    for _ in range(9):
+        heard.append(next(engine.stream()))
+    assert list(engine.stream()) == []
+    for request in requests:
+        assert [token for who, token in heard if who is request] == request.output.tolist()
+
+
+def test_what_was_not_read_of_a_request_that_is_aborted_meanwhile_is_not_streamed() -> None:
+    engine = new_engine()
+    first, second = Request([0, 1], 2), Request([1, 1], 2)
+    engine.add(first)
+    engine.add(second)
+    assert next(engine.stream()).request is first
+    engine.abort(second)
+    assert [token.request for token in engine.stream()] == [first]
+
+
 def test_an_exception_ends_the_request_it_is_about_and_no_other() -> None:
     engine = new_engine(256)
     bad, good = Request([0, 0, 1], 4), Request([1, 1, 0], 4)
@@ -449,6 +486,79 @@ def test_a_runner_that_is_interrupted_can_go_on() -> None:
     assert request.output.tolist() == continuation(None, [0, 1], 3)
 
 
+class Stopwatch:
+    """A clock that is interrupted at its nth reading."""
+
+    def __init__(self, fatal: int) -> None:
+        self.readings, self.fatal = 0, fatal
+
+    def __call__(self) -> float:
+        self.readings += 1
+        if self.readings == self.fatal:
+            raise KeyboardInterrupt
+        return float(self.readings)
+
+
+@pytest.mark.parametrize("fatal", range(3, 38))
+def test_ctrl_c_anywhere_in_a_step_forgets_nobody(fatal: int) -> None:
+    """The clock is read at the step's start, at admission, around the model, at each token."""
+    manager = CacheManager(64, checked=True)
+    settings = SchedulerSettings(prefill_budget=8)
+    engine = Engine(manager, NamingRunner(), settings=settings, clock=Stopwatch(fatal))
+    requests = [Request([0, 1] * 10, 3), Request([1, 0], 4)]
+    for request in requests:
+        engine.add(request)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in engine.stream():
+            pass
+        raise KeyboardInterrupt  # it had all been done before
+    manager.check_integrity()
+    assert set(manager.running) <= {engine.scheduler.chunked, *engine.decoding}
+    list(engine.stream())
+    assert {r.state for r in requests} <= {RequestState.FINISHED, RequestState.ABORTED}
+    for request in requests:
+        if request.state is RequestState.FINISHED:
+            assert request.output.tolist() == continuation(
+                None, decode(request.prompt), request.max_new_tokens
+            )
+    idle(engine)
+
+
+def test_a_policy_that_raises_leaves_a_prompt_in_the_middle_of_its_chunks() -> None:
+    moods = iter([None, RuntimeError("not today"), None, None])
+
+    def moody(waiting: Sequence[Request], running: Collection[Request]) -> list[Request]:
+        if (mood := next(moods)) is not None:
+            raise mood
+        return list(waiting)
+
+    manager = CacheManager(64, checked=True)
+    settings = SchedulerSettings(prefill_budget=30)
+    engine = Engine(manager, NullRunner(), policy=moody, settings=settings)
+    long = Request(LONG, 2)
+    engine.add(long)
+    engine.step()
+    with pytest.raises(RuntimeError, match="not today"):
+        engine.step()
+    assert engine.scheduler.chunked is long and long.computed_len == 30
+    assert len(list(engine.stream())) == 2
+
+
+@pytest.mark.parametrize(("steps", "cached"), [(2, 0), (4, 32), (8, 32)])
+def test_an_abort_leaves_the_prompt_cached_if_it_was_computed_to_the_end(
+    steps: int, cached: int
+) -> None:
+    """In the middle of its chunks; after prefill; in decode, with a page of output computed."""
+    engine = new_engine(128, 4, prefill_budget=16)
+    request = Request(LONG[:34], 20)
+    engine.add(request)
+    for _ in range(steps):
+        engine.step()
+    engine.abort(request)
+    assert engine.manager.cache.total_size == cached
+    idle(engine)
+
+
 # --- refusals ---------------------------------------------------------------------------------
 
 
@@ -457,7 +567,7 @@ def test_prompts_longer_than_context_or_pool_are_refused_with_both_numbers() -> 
     engine = Engine(manager, NullRunner(), context=10)
     with pytest.raises(RequestTooLong, match=r"needs 17 slots; the pool has 16"):
         engine.add(Request([0] * 12, 6))
-    with pytest.raises(RequestTooLong, match=r"needs 11 slots; the context has 10") as caught:
+    with pytest.raises(RequestTooLong, match=r"needs 11 positions; the context has 10") as caught:
         engine.add(Request([0] * 10, 2))
     assert (caught.value.needed, caught.value.limit) == (11, 10)
     engine.add(Request([0] * 10, 1))
@@ -548,6 +658,17 @@ def test_with_a_null_runner_and_a_clock_the_engine_is_a_simulator() -> None:
     assert (runner.prefilled_tokens, runner.decoded_tokens) == (41, 2)
     assert totals.hit_rate == 35 / 76
     assert (totals.step_seconds, totals.tree_share) == (pytest.approx(8.1), 0)
+
+
+def test_evictions_are_counted_for_the_engine_in_whose_steps_they_happen() -> None:
+    manager = CacheManager(8, checked=True)
+    first, second = Engine(manager, NullRunner()), Engine(manager, NullRunner())
+    for engine, prompt in ((first, range(8)), (second, range(100, 108)), (first, [5])):
+        engine.add(Request(prompt))
+        list(engine.stream())
+    manager.evict(1)
+    evicted = first.totals.evicted_tokens, second.totals.evicted_tokens
+    assert evicted == (8, 8) and manager.evicted_tokens == 17
 
 
 def test_02_caching_saves_prefill_only() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pytest
@@ -80,6 +83,11 @@ def stale(world: World) -> Any:
     return handle
 
 
+def nobody(waiting: Sequence[Request], running: Collection[Request]) -> list[Request]:
+    """A policy that names nobody."""
+    return []
+
+
 class Refusal(NamedTuple):
     """A call, and the error with its fields and message that it must raise."""
 
@@ -118,8 +126,8 @@ REFUSALS: dict[str, Refusal] = {
     "a request for no token": Refusal(
         lambda w: Request([1], 0),
         E.InvalidArgument,
-        {"name": "max_new_tokens", "got": 0, "allowed": "1 or more"},
-        "max_new_tokens must be 1 or more, got 0",
+        {"name": "max_new_tokens", "got": 0, "allowed": "an integer, 1 or more"},
+        "max_new_tokens must be an integer, 1 or more, got 0",
     ),
     "a namespace that is just a string": Refusal(
         lambda w: Request([1], namespace="tenant"),  # type: ignore[arg-type]
@@ -138,6 +146,24 @@ REFUSALS: dict[str, Refusal] = {
         E.InvalidArgument,
         {"name": "batch_size", "got": 0, "allowed": "1 or more"},
         "batch_size must be 1 or more, got 0",
+    ),
+    "a lifecycle by a policy's name": Refusal(
+        lambda w: next(lifecycle(w.manager, [w.waiting], policy="lpm")),  # type: ignore[arg-type]
+        E.InvalidArgument,
+        {"name": "policy", "got": "lpm"},
+        "policy must be a function (`make_policy` knows their names), got 'lpm'",
+    ),
+    "a lifecycle by a policy that names nobody": Refusal(
+        lambda w: list(islice(lifecycle(w.manager, [w.waiting], policy=nobody), 99)),
+        E.InvalidArgument,
+        {"name": "policy", "allowed": "one that names somebody who waits"},
+        "policy must be one that names somebody who waits, got <function",
+    ),
+    "a routing key that is no string": Refusal(
+        lambda w: Request([1], routing_key=5),  # type: ignore[arg-type]
+        E.InvalidArgument,
+        {"name": "routing_key", "got": 5, "allowed": "a string"},
+        "routing_key must be a string, got 5",
     ),
     "a split that splits nothing off": Refusal(
         lambda w: w.locked.node.split_at(4),
@@ -361,6 +387,18 @@ REFUSALS: dict[str, Refusal] = {
         {"asked": 8, "free": 4, "evictable": 2},
         "asked for 8 slots; 4 are free and 2 evictable",
     ),
+    "more slots than are left beside what was promised": Refusal(
+        lambda w: list(lifecycle(w.manager, [Request([5] * 6)])),
+        E.PoolExhausted,
+        {"asked": 6, "free": 4, "evictable": 2, "promised": 2},
+        "asked for 6 slots; 4 are free and 2 evictable, 2 of them promised to running requests",
+    ),
+    "a lifecycle of one request that fits and one that never will": Refusal(
+        lambda w: next(lifecycle(w.manager, [w.waiting, Request([1] * 18, request_id="giant")])),
+        E.RequestTooLong,
+        {"request_id": "giant", "needed": 18, "limit": 16, "what": "pool"},
+        "request giant needs 18 slots; the pool has 16",
+    ),
     "a request longer than the pool": Refusal(
         lambda w: w.manager.admit(Request([1] * 10, 8, request_id="giant")),
         E.RequestTooLong,
@@ -427,20 +465,50 @@ def test_a_failed_admission_changes_nothing() -> None:
 
 
 def test_every_error_of_the_core_has_its_refusal() -> None:
-    assert {refusal.error for refusal in REFUSALS.values()} == set(subclasses(RadixLabError))
+    assert {refusal.error for refusal in REFUSALS.values()} == of_the_core()
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "pickle": lambda error: pickle.loads(pickle.dumps(error)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("name", REFUSALS)
+def test_an_error_is_the_same_after_its_journey_from_another_process(name: str, how: str) -> None:
+    """joblib pickles what a run raises: no error may become another one on its way."""
+    refusal = REFUSALS[name]
+    with pytest.raises(refusal.error) as raised:
+        refusal.call(World())
+    error = raised.value
+    copied = COPIES[how](error)
+    assert (type(copied), str(copied), copied.args) == (type(error), str(error), error.args)
+    assert vars(copied).keys() == vars(error).keys() >= refusal.fields.keys()
+    assert {name: getattr(copied, name) for name in refusal.fields} == refusal.fields
+
+
+def test_so_is_every_subclass_of_other_rooms() -> None:
+    for error in subclasses(RadixLabError):
+        made = error.__new__(error, "what was said")
+        made.__dict__["number"] = 7
+        for copied in (journey(made) for journey in COPIES.values()):
+            assert (type(copied), str(copied), vars(copied)) == (error, str(made), {"number": 7})
 
 
 def test_errors_about_the_caller_s_input_are_value_errors() -> None:
     of_input = {E.EmptyPrompt, E.InvalidTokenId, E.LengthMismatch, E.InvalidPageSize}
     of_input |= {E.InvalidArgument, E.ForeignHandle, E.RequestTooLong}
-    assert of_input == {
-        error for error in subclasses(RadixLabError) if issubclass(error, ValueError)
-    }
+    assert of_input == {error for error in of_the_core() if issubclass(error, ValueError)}
 
 
 def subclasses(error: type[RadixLabError]) -> Iterator[type[RadixLabError]]:
-    """Those of `radixlab.errors`: other rooms may have their own."""
     for subclass in error.__subclasses__():
-        if subclass.__module__ == errors.__name__:
-            yield subclass
+        yield subclass
         yield from subclasses(subclass)
+
+
+def of_the_core() -> set[type[RadixLabError]]:
+    """Those of `radixlab.errors`: other rooms may have their own."""
+    return {error for error in subclasses(RadixLabError) if error.__module__ == errors.__name__}

@@ -119,6 +119,22 @@ def test_what_it_cannot_do_is_refused(tiny: GPT2) -> None:
     assert not pool.data.any()
 
 
+def test_a_runner_that_cannot_be_exact_is_refused_before_it_serves(paged: HFGPT2) -> None:
+    with pytest.raises(InvalidArgument, match="exact must be False for a HFGPT2, got True"):
+        GPT2Runner(paged, KVPool.for_model(paged, 16), exact=True)
+
+
+def test_the_user_s_model_has_our_attention_until_it_is_given_another(tiny: GPT2) -> None:
+    hf, ids = hf_model(tiny), ids_of(9)[None]
+    with torch.inference_mode():
+        before = hf(ids).logits
+        HFGPT2(hf)
+        with pytest.raises(LookupError):
+            hf(ids)
+        hf.set_attn_implementation("sdpa")
+        assert torch.equal(hf(ids).logits, before)
+
+
 def test_a_copied_prefix_gives_the_same_continuation_every_time(tiny: GPT2) -> None:
     hf, prompt = hf_model(tiny), ids_of(40).tolist()
     copies = PrefixCopies(hf, prompt[:30])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from array import array
@@ -19,7 +20,7 @@ from radixlab.manager import CacheManager
 from radixlab.request import Request, RequestState
 from radixlab.scenarios import SCENARIOS, Scenario
 from radixlab.scheduler import Chunk, Matched, NullRunner, fcfs, shortest_prefill_first
-from radixlab.snapshot import NodeSnapshot, RequestSnapshot, Snapshot, take_snapshot
+from radixlab.snapshot import NodeSnapshot, RequestSnapshot, Snapshot, diff, take_snapshot
 
 
 def decoding_scenario() -> Scenario:
@@ -191,6 +192,52 @@ def test_a_request_that_no_eviction_can_make_room_for_ends_the_play_with_the_num
     assert (refusal.value.asked, refusal.value.free, refusal.value.evictable) == (4, 3, 0)
     assert request.state is RequestState.WAITING
     manager.check_integrity()
+
+
+def test_the_slots_that_others_were_promised_are_left_to_them() -> None:
+    """Otherwise they would run out in the middle of the play."""
+    manager = CacheManager(6)
+    holder = Request([1, 2, 3], 3)
+    assert manager.admit(holder)
+    steps = lifecycle(manager, [Request([4, 5])])
+    with pytest.raises(PoolExhausted) as refusal:
+        list(steps)
+    assert (refusal.value.asked, refusal.value.free, refusal.value.promised) == (2, 6, 5)
+
+
+def test_a_policy_may_name_a_request_twice_or_one_that_does_not_wait() -> None:
+    stranger, requests = Request([9]), [Request([1]), Request([2])]
+    policy = lambda waiting, running: [stranger, *waiting, *waiting]  # noqa: E731 - it is one
+    steps = list(lifecycle(CacheManager(4), requests, policy=policy, batch_size=2))
+    assert [step.name for step in steps].count("lock") == 2
+    assert {request.state for request in requests} == {RequestState.FINISHED}
+    assert stranger.state is RequestState.WAITING
+
+
+def test_a_policy_that_names_nobody_ends_the_play() -> None:
+    turns = itertools.chain([1], itertools.repeat(0))
+    requests = [Request([1]), Request([2])]
+    steps = lifecycle(
+        CacheManager(4), requests, policy=lambda waiting, running: list(waiting)[: next(turns)]
+    )
+    with pytest.raises(InvalidArgument, match="policy must be one that names somebody who waits"):
+        list(itertools.islice(steps, 99))
+    assert [request.state for request in requests] == [RequestState.FINISHED, RequestState.WAITING]
+
+
+@pytest.mark.parametrize("name", ["free", "cached"])
+def test_a_request_by_the_name_of_a_state_owns_its_slots_all_the_same(name: str) -> None:
+    manager = CacheManager(8, checked=True)
+    for _ in lifecycle(manager, [Request([7, 7])]):
+        pass
+    before = take_snapshot(manager)
+    request = Request([1, 2, 3], request_id=name)
+    assert manager.admit(request)
+    manager.allocate(request, 3)
+    owners = list(take_snapshot(manager).owners().values())
+    assert [owners.count(owner) for owner in ("free", "cached", f"'{name}'")] == [3, 2, 3]
+    (move,) = diff(before, take_snapshot(manager)).slots
+    assert (move.before, move.after) == ("free", f"'{name}'")
 
 
 def test_a_runner_that_forgets_a_request_ends_the_play_and_nothing_is_left_held() -> None:

@@ -320,14 +320,17 @@ def test_what_cannot_be_served_is_refused_before_anything_runs(small: GPT2) -> N
     server = Server(small, pool_tokens=50)
     with pytest.raises(RequestTooLong, match="needs 51 slots; the pool has 50"):
         server.serve([ids(5), ids(50)], 2)
-    with pytest.raises(RequestTooLong, match="needs 97 slots; the context has 96"):
+    with pytest.raises(RequestTooLong, match="needs 97 positions; the context has 96"):
         serve(small, [ids(90)], 8)
     with pytest.raises(EmptyPrompt):
         server.serve([ids(5), []], 2)
     with pytest.raises(InvalidArgument, match="one number, or one for each of the 2 prompts"):
         server.serve([ids(5), ids(6)], [1])
-    with pytest.raises(InvalidArgument, match=r"max_new_tokens must be an integer, got 1\.5"):
+    with pytest.raises(InvalidArgument, match="max_new_tokens must be an integer, 1 or more"):
         server.serve([ids(5), ids(6)], 1.5)  # type: ignore[arg-type]  # on purpose
+    for sampling in (1.0, 0, "hot"):
+        with pytest.raises(InvalidArgument, match="sampling must be a Sampling, or None"):
+            server.serve([ids(5)], 2, sampling=sampling)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(InvalidArgument, match="prompts must be a list of prompts, got 'str'"):
         server.serve("one text", 2)
     with pytest.raises(InvalidArgument, match="policy must be one of fcfs"):

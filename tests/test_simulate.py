@@ -271,6 +271,12 @@ def test_the_other_orders_fall_short_in_the_mean() -> None:
     assert rates["fcfs"] < best - 0.1 > rates["random"]
 
 
+@pytest.mark.parametrize("prompts", [[], [[]], [[], []]])
+def test_of_no_tokens_nothing_can_be_found(prompts: list[list[int]]) -> None:
+    assert optimal_hit_rate(prompts) == 0.0
+    assert [batch_hit_rate(prompts, order) for order in ORDERS] == [0.0] * len(ORDERS)
+
+
 def test_with_a_smaller_cache_than_the_longest_prompt_there_is_no_batch() -> None:
     with pytest.raises(InvalidArgument, match="at least the longest prompt, 3, got 2"):
         batch_hit_rate([[1, 2, 3], [1]], capacity=2)

@@ -13,7 +13,7 @@ import joblib
 import pytest
 
 from radixlab import virtual
-from radixlab.errors import InvalidArgument
+from radixlab.errors import EmptyPrompt, InvalidArgument
 from radixlab.policies import POLICIES
 from radixlab.scheduler import SchedulerSettings
 from radixlab.simulate import optimal_hit_rate
@@ -127,6 +127,36 @@ def test_a_request_that_never_fits_is_refused_and_whoever_waits_for_it_comes_all
     assert (run.too_long, run.prompt_tokens, run.output_tokens) == (1, 2, 1)
 
 
+@pytest.mark.parametrize("arrival", [0.0, 1000.0])
+def test_who_is_refused_takes_no_time(arrival: float) -> None:
+    """Neither the first arrival nor the last token is his."""
+    served, refused = job(range(10), arrival=1000.0 - arrival), job(range(500), arrival=arrival)
+    run = simulate([served, refused], capacity=64, cost=ONE_A_SECOND)
+    assert (run.too_long, run.duration, run.throughput) == (1, 10.0, 0.1)
+    assert simulate([refused], capacity=64).duration == 0.0
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ([job([1], after=0)], "job 0's after must be the index of a job that arrives, got 0"),
+        ([job([1]), job([2], after=2), job([3], after=1)], "job 1's after must be the index"),
+        ([job([1], after=-1)], "job 0's after"),
+        ([job([1]), job([2], after=7)], "job 1's after .* got 7"),
+        ([job([1], arrival=float("nan"))], "job 0's arrival must be seconds, 0 or more, got nan"),
+        ([job([1]), job([2], after=0, arrival=float("inf"))], "job 1's arrival"),
+        ([job([1], arrival=-1.0)], "job 0's arrival"),
+    ],
+)
+def test_jobs_that_never_arrive_are_refused_before_anything_runs(
+    jobs: list[Job], message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        simulate(jobs)
+    with pytest.raises(InvalidArgument, match=message):
+        sweep({"fine": [job([1])], "not": jobs}, on_result=lambda run: pytest.fail("it ran"))
+
+
 def test_percentiles_are_the_nearest_rank() -> None:
     values = list(range(1, 101))
     assert [percentile(values, p) for p in (0, 1, 50, 95, 99, 100)] == [1, 1, 50, 95, 99, 100]
@@ -154,6 +184,9 @@ def test_a_cost_model_from_the_benchmark_is_a_line_through_its_warm_prefills(
         path.write_text(text)
         with pytest.raises(InvalidArgument, match="cost must be JSON of `radixlab bench prefill`"):
             CostModel.from_bench(path)
+    for missing in (tmp_path / "missing.json", tmp_path):
+        with pytest.raises(InvalidArgument, match="cost must be JSON of `radixlab bench prefill`"):
+            CostModel.from_bench(missing)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +278,12 @@ def test_a_sweep_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     path.write_text("trace,fingerprint\r\n")
     with pytest.raises(InvalidArgument, match="csv_path must be a new file, or one with workload,"):
         sweep(*GRID, csv_path=path)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_sweep_says_why_a_run_was_refused_in_whatever_process_that_was(n_jobs: int) -> None:
+    with pytest.raises(EmptyPrompt, match="the prompt has no tokens; at least 1 is needed"):
+        sweep({"w": [Job(b"", b"")]}, n_jobs=n_jobs)
 
 
 def test_a_sweep_in_two_processes_finds_the_same() -> None:

@@ -33,6 +33,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     StepPlayer(long_life(300), title="300 steps").save(folder / "long.html")
     manager = SCENARIOS["chapter"]().manager
     pictures = draw_tree(manager).html + draw_pool(manager).html
+    pictures += draw_tree(long_life(60)[-1]).html + draw_pool(long_life(60)[-1]).html
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
     (folder / "pictures.html").write_text(f"{head}<main><h1>Pictures</h1>{pictures}</main>")
     return folder
@@ -80,7 +81,7 @@ def check_controls(page: Page) -> None:
     jump.fill("12")
     jump.press("Enter")
     assert captions[11] in caption(page)
-    assert page.locator(".rl-tree").get_by_text("evicted").is_visible()
+    assert page.locator(".rl-tree text", has_text="evicted").is_visible()
     slider = page.get_by_role("slider", name="Step", exact=True)
     slider.fill("5")
     assert at(page) == 5 and captions[4] in caption(page)
@@ -161,7 +162,7 @@ def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
     assert page.locator(".rl-code pre").count() == 0
     assert page.locator(".rl-stage svg").count() == 2, "the state before the first step"
     assert page.locator(".rl-tree .box.matched").count() == 0
-    assert "still shows the state before this step" in page.locator(".rl-note").inner_text()
+    assert "shows the state before" in page.locator(".rl-note").inner_text()
     page.get_by_role("button", name="Show what happens").click()
     assert page.locator(".rl-tree .box.matched").count() > 0
     assert "4 of 6" in caption(page) and page.locator(".rl-code pre").count() == 1
@@ -175,6 +176,108 @@ def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
     assert "Which slots become free?" in caption(page)
     live = page.locator("[aria-live=polite]")
     assert "Step 16 of 16, unlock. R2: Which slots become free?" in live.inner_text()
+
+
+@pytest.mark.parametrize("name", ["predict", "chapter", "race"])
+def test_16_no_action_of_the_player_loses_the_focus(
+    name: str, open_page: functools.partial[Watched]
+) -> None:
+    page = open_page(name, viewport=PHONE).page
+    inside = "document.querySelector('.rl-player').contains(document.activeElement)"
+    buttons = ["Show what happens", "Next step", "Back one step", "Last step", "First step"]
+    for button in buttons * 8:
+        shown = page.get_by_role("button", name=button)
+        if shown.is_visible() and shown.is_enabled():
+            shown.focus()
+            page.keyboard.press("Enter")
+            assert page.evaluate(inside), button
+            step = at(page)
+            page.keyboard.press("ArrowLeft" if step > 1 else "ArrowRight")
+            assert page.evaluate(inside) and (name == "predict" or at(page) != step), button
+    page.keyboard.press("End")
+    for place in (".rl-code pre", ".rl-scroll[tabindex]"):
+        for box in page.locator(place).all()[:1]:
+            box.focus()
+            page.keyboard.press("Home")
+            page.wait_for_timeout(50)
+            assert page.evaluate(inside) and at(page) == 1, place
+            page.keyboard.press("End")
+
+
+def test_17_the_stage_has_its_ring_while_a_question_is_open(
+    open_page: functools.partial[Watched],
+) -> None:
+    look = "e => (s => [s.outlineStyle, s.outlineWidth, s.outlineColor])(getComputedStyle(e))"
+    asking, telling = (open_page(name).page.locator(".rl-stage") for name in ("predict", "chapter"))
+    unfocused = asking.evaluate(look)
+    for stage in (asking, telling):
+        stage.page.keyboard.press("Tab")
+        while not stage.evaluate("e => e === document.activeElement"):
+            stage.page.keyboard.press("Tab")
+    assert unfocused[0] == "dashed"
+    assert asking.evaluate(look) == telling.evaluate(look) == ["solid", "2px", "rgb(0, 99, 160)"]
+
+
+PHONES = {"width": 393, "height": 727}, {"width": 320, "height": 568}
+SITE = "main { padding: 0 24px !important }"
+"""A phone has this much beside a player on the site, and 56 pixels of its height for the bar."""
+
+
+@pytest.mark.parametrize("name", ["predict", "race", "split"])
+def test_21_on_a_phone_buttons_and_picture_are_seen_together(
+    name: str, open_page: functools.partial[Watched]
+) -> None:
+    page = open_page(name, viewport=PHONES[0]).page
+    page.add_style_tag(content=SITE)
+    page.locator(".rl-stage").focus()
+    low = """Math.max(...[...document.querySelectorAll(".rl-stage svg")].map(
+        (e) => e.getBoundingClientRect().bottom))"""
+    top = 'document.querySelector("{}").getBoundingClientRect().top'
+    places = set()
+    for _ in range(40):
+        assert page.evaluate(f"{low} - {top.format('.rl-controls')}") <= 671, at(page)
+        places.add(page.evaluate(f"{top.format('.rl-stage')} - {top.format('.rl-controls')}"))
+        page.keyboard.press("ArrowRight")
+    assert name != "predict" or len(places) == 1, "an answer moves the picture"
+
+
+@pytest.mark.parametrize("viewport", PHONES, ids=["393", "320"])
+@pytest.mark.parametrize("name", ["predict", "race", "split"])
+def test_28_on_a_phone_no_slot_is_cut_and_no_text_is_smaller_than_nine_pixels(
+    name: str, viewport: dict[str, int], open_page: functools.partial[Watched]
+) -> None:
+    page = open_page(name, viewport=viewport).page
+    page.add_style_tag(content=SITE)
+    for _ in range(6):
+        page.keyboard.press("End")
+        page.locator(".rl-stage").press("ArrowLeft")
+        pool = page.locator(".rl-pool")
+        assert pool.locator("svg:visible").count() == 1
+        assert pool.evaluate("e => e.scrollWidth <= e.clientWidth")
+        sizes = page.evaluate(
+            """[...document.querySelectorAll(".rl-stage svg")].filter((e) => e.clientWidth).map(
+            (e) => Math.min(...[...e.querySelectorAll("text")].map((t) =>
+            parseFloat(getComputedStyle(t).fontSize))) * e.clientWidth / e.getAttribute("width"))"""
+        )
+        assert sizes and min(sizes) >= 9
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+@pytest.mark.parametrize("width", [320, 360])
+def test_27_a_picture_that_scrolls_has_the_keys_and_a_name(
+    width: int, open_page: functools.partial[Watched]
+) -> None:
+    watched = open_page("pictures", viewport={"width": width, "height": 740})
+    boxes = watched.page.locator(".rl-scroll:visible")
+    scrolls = boxes.evaluate_all("all => all.map((e) => e.scrollWidth > e.clientWidth)")
+    assert any(scrolls)
+    for box, scroll in zip(boxes.all(), scrolls, strict=True):
+        assert not scroll or (box.get_attribute("tabindex"), box.get_attribute("role")) == (
+            "0",
+            "group",
+        )
+    watched.assert_accessible()
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_23_steps_are_announced(open_page: functools.partial[Watched]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from viz_world import long_life, sentence_steps
 
 from radixlab.cache import RadixCache
-from radixlab.lifecycle import Step
+from radixlab.lifecycle import Recorder, Step
 from radixlab.manager import CacheManager
 from radixlab.request import Request
 from radixlab.scenarios import chapter_scenario
@@ -26,6 +26,7 @@ from radixlab.tokens import Namespace
 from radixlab.viz import dot, palette
 from radixlab.viz.dot import BORDERS, NO_DOT, draw_tree, render, tree_dot
 from radixlab.viz.fold import fold
+from radixlab.viz.frames import make_frames
 from radixlab.viz.marks import mark_nodes, with_removed
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -118,6 +119,37 @@ def one_edge(length: int) -> RadixCache:
     cache = RadixCache()
     cache.insert_prefix(range(1, length + 1), array("i", range(length)))
     return cache
+
+
+def healing() -> tuple[Snapshot, Step]:
+    """[1, 2] with [3, 4] and [5, 6] below it; [5, 6] is evicted, and two edges become one."""
+    manager = CacheManager(8, checked=True)
+    recorder = Recorder(manager)
+    for prompt in ([1, 2, 3, 4], [1, 2, 5, 6]):
+        request = Request(prompt)
+        manager.admit(request)
+        manager.allocate(request, 4)
+        request.computed_len = 4
+        manager.cache_request(request)
+        manager.release(request)
+    manager.match(Request([1, 2, 3, 4, 9]))
+    before = recorder.record(5, manager.cache.insert_prefix, "two prompts").snapshot
+    manager.evict(1)
+    return before, recorder.record(7, manager.cache.evict, "one goes")
+
+
+def test_an_edge_that_heals_is_marked_and_the_ghost_tells_what_it_hung_below() -> None:
+    before, step = healing()
+    ((_, lower),) = step.changes.healed
+    marks = mark_nodes(step, before)
+    assert marks[lower].words == "healed, two edges are one again"
+    assert [mark.words for mark in marks.values() if mark.event == palette.EVICTED] == [
+        "evicted, was below [1, 2]"
+    ]
+    for told in (tree_dot(step, before=before).source, str(draw_tree(step, before=before))):
+        assert "healed, two edges are one again" in told and "was below [1, 2]" in told
+    (frame,) = make_frames([step], start=before)["frames"]
+    assert "healed, two edges are one again" in frame["told"] and frame["event"] == palette.EVICTED
 
 
 # --- large trees ---------------------------------------------------------------------------------

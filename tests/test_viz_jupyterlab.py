@@ -91,11 +91,11 @@ def test_axe_finds_no_violation_in_the_player(lab: Watched) -> None:
 def test_the_playground_shows_what_its_buttons_do(lab: Watched) -> None:
     page = lab.page
     page.locator(".jupyter-button", has_text="Insert").click()
-    page.locator(".rl-playground").get_by_text("‘mat’").wait_for()
+    page.locator(".rl-playground text", has_text="‘mat’").wait_for()
     page.locator(".jupyter-button", has_text="Unlock").click()
-    page.get_by_text("Refused.").wait_for()
+    page.get_by_text("Refused.", exact=True).wait_for()
     page.locator(".jupyter-button", has_text="Undo").click()
-    page.locator(".rl-playground").get_by_text("‘mat’").wait_for(state="detached")
+    page.locator(".rl-playground text", has_text="‘mat’").wait_for(state="detached")
 
 
 @pytest.mark.parametrize(("width", "tallest"), [(930, 120), (844, 120), (320, 330)])
@@ -120,9 +120,18 @@ def test_a_manager_shows_itself_as_a_picture(lab: Watched) -> None:
 
 
 def test_a_quiz_explains_each_answer(lab: Watched) -> None:
-    for quiz in lab.page.locator(".Quiz").all():
-        quiz.locator("label").last.click()
-        expect(quiz.locator(".Feedback")).not_to_be_empty()
+    page = lab.page
+    groups = page.locator(".rl-quiz fieldset")
+    expect(groups).to_have_count(3)
+    cells = page.locator(".jp-Cell").count()
+    for group in groups.all():
+        group.locator("summary").first.focus()
+        for key in ("ArrowDown", "ArrowDown", "Enter"):
+            page.keyboard.press(key)
+        expect(group.get_by_role("status")).not_to_be_empty()
+        expect(group.locator("summary").last).to_be_focused()
+    assert page.locator(".jp-Cell").count() == cells
+    lab.assert_accessible(".rl-quiz")
 
 
 def test_the_console_is_clean_and_nothing_left_this_machine(lab: Watched) -> None:

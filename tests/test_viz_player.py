@@ -18,13 +18,14 @@ from radixlab.errors import InvalidArgument
 from radixlab.lifecycle import Step
 from radixlab.scenarios import SCENARIOS, chapter_scenario
 from radixlab.snapshot import Snapshot
-from radixlab.viz import StepPlayer, draw_pool, play
+from radixlab.viz import StepPlayer, draw_pool, draw_tree, play
 from radixlab.viz.frames import QUESTIONS, make_frames, picture
 from radixlab.viz.marks import main_event, slot_states
 from radixlab.viz.palette import EVENTS, STATES
 from radixlab.viz.poolsvg import Grid, draw_strip, pool_title
 from radixlab.viz.source import FOUND, KEY_LINES, executed, read_source
 from radixlab.viz.theme import read_static, style_sheet
+from radixlab.viz.words import escape
 
 ROOT = Path(__file__).parents[1]
 ALL_STEPS = [step for make in SCENARIOS.values() for step in make().steps()]
@@ -106,9 +107,69 @@ def test_every_slot_has_the_state_that_the_sizes_count(life: tuple[Snapshot, lis
 
 def test_all_frames_of_a_story_have_one_size_so_that_nothing_jumps() -> None:
     story = play("chapter").story
-    for kind in ("tree", "pool"):
-        pictures = {picture(story, frame[kind]) for frame in story["frames"]}
-        assert len({ET.fromstring(p).get("viewBox", "").split()[3] for p in pictures}) == 1
+    for shown in (lambda f: [f["tree"]], lambda f: f["pools"]):
+        for numbers in zip(*map(shown, story["frames"]), strict=True):
+            heights = {ET.fromstring(picture(story, n)).get("height") for n in numbers}
+            assert len(heights) == 1
+
+
+def described(svg: str) -> tuple[str, str]:
+    """Name and description of a picture, as a browser tells them."""
+    drawn = ET.fromstring(svg.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+    return drawn.findtext("title", ""), drawn.findtext("desc", "")
+
+
+def test_19_a_tree_s_description_tells_its_nodes_and_is_not_read_out_at_each_step() -> None:
+    story, steps = play("chapter").story, list(chapter_scenario().steps())
+    for frame, step in zip(story["frames"], steps, strict=True):
+        name, told = described(picture(story, frame["tree"]))
+        nodes = len(step.snapshot.nodes) - 1
+        assert name == f"Radix tree, {nodes} node{'s' * (nodes != 1)} below the root"
+        for node in step.snapshot.nodes[1:]:
+            slots = ", ".join(f"p{slot}" for slot in node.value)
+            words = f"{list(node.key)} -> [{slots}]; ref_count {node.ref_count}"
+            assert f"{words}, used at {node.timestamp}" in told
+        assert "ref_count" not in frame["caption"] or step.name in ("lock", "unlock")
+    below = described(picture(story, story["frames"][6]["tree"]))[1]
+    assert re.findall(r"Level (\d)", below) == ["1", "2"]
+    still = described(draw_tree(steps[6]).svg)
+    assert still == (name_of(steps[6]), below), "both kinds of picture say the same"
+
+
+def name_of(step: Step) -> str:
+    return f"Radix tree, {len(step.snapshot.nodes) - 1} nodes below the root"
+
+
+def test_38_both_kinds_of_picture_have_one_word_for_the_time_of_last_use() -> None:
+    step = list(chapter_scenario().steps())[6]
+    for svg in (picture(play("chapter").story, play("chapter").story["frames"][6]["tree"]),
+                draw_tree(step).svg):  # fmt: skip
+        assert re.search(r">[^<]*used at \d+<", svg) and not re.search(r"used \d", svg)
+
+
+def test_28_a_strip_too_wide_for_a_phone_has_a_slim_one_of_eight_to_a_row() -> None:
+    for pages, page_size, sizes in ((8, 1, [8]), (12, 1, [12, 8]), (2, 16, [16, 8])):
+        manager = radixlab.CacheManager(pages, page_size)
+        drawn = draw_pool(manager)
+        grids = [Grid.of(radixlab.take_snapshot(manager), slim) for slim in (False, True)]
+        assert [grid.columns for grid in grids][: len(sizes)] == sizes
+        for svg in filter(None, [drawn.svg, drawn.slim]):
+            names = [text.text for text in ET.fromstring(svg).iter("text")]
+            assert [n for n in names if n and n.isdigit()] == [
+                str(slot) for slot in range(pages * page_size)
+            ]
+        assert bool(drawn.slim) == (len(sizes) == 2)
+        if drawn.slim:
+            assert float(ET.fromstring(drawn.slim).get("width", "")) <= 250
+            assert drawn.slim in drawn.html
+
+
+def test_26_without_a_widget_there_are_the_steps_as_a_list() -> None:
+    player = play("chapter", title="R1 & R2")
+    bundle, _ = player._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert bundle["text/html"].count("<li>") == 16 and "R1 &amp; R2" in bundle["text/html"]
+    assert all(escape(step.caption) in bundle["text/html"] for step in player.steps)
 
 
 def test_questions_come_from_the_house_or_from_the_teacher() -> None:
@@ -156,8 +217,8 @@ def test_24_all_pictures_are_in_the_widget_s_state() -> None:
     story = state["story"]
     assert len(story["frames"]) == 16
     for frame in story["frames"]:
-        for kind in ("tree", "pool"):
-            ET.fromstring(picture(story, frame[kind]))
+        for number in (frame["tree"], *frame["pools"]):
+            ET.fromstring(picture(story, number))
     assert not re.search(r"model\.send|fetch\(|XMLHttpRequest|import ", read_static("player.js"))
 
 
@@ -210,7 +271,7 @@ def test_three_hundred_steps_stay_under_two_megabytes() -> None:
 
 def test_the_code_in_the_browser_is_a_few_kilobytes() -> None:
     assert len(read_static("player.js")) < 12_000
-    assert len(style_sheet(player=True)) < 12_000
+    assert len(style_sheet(player=True)) < 13_000
 
 
 def test_a_saved_player_is_one_file_that_names_no_other_host(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,8 +11,17 @@ from hypothesis import strategies as st
 
 import radixlab
 from radixlab.errors import PoolExhausted, RadixLabError
-from radixlab.viz import Playground, Sandbox, count_trees, plot_trees, shared_prompts
+from radixlab.viz import (
+    Playground,
+    Sandbox,
+    count_trees,
+    draw_pool,
+    draw_tree,
+    plot_trees,
+    shared_prompts,
+)
 from radixlab.viz.palette import CYCLE
+from radixlab.viz.playground import picture_html
 from radixlab.viz.sandbox import say
 from radixlab.viz.style import rc
 
@@ -102,8 +112,8 @@ SAID = [
     ),
     (
         "insert the cat sat",
-        "R2: 2 of 3 tokens found, 1 computed into [p3]. [p3] are freed at once: the tree has their "
-        "tokens. It has ended and holds nothing; what is cached of it stays.",
+        "R2: 2 of 3 tokens found, 1 computed into [p3]. [p3] is freed at once: the tree has its "
+        "token. It has ended and holds nothing; what is cached of it stays.",
     ),
     ("lock a b", "R3: nothing was found, so there is nothing to hold."),
     ("lock c d e f", "R4: nothing was found, so there is nothing to hold."),
@@ -114,7 +124,7 @@ SAID = [
     ),
     (
         "insert c d e f",
-        "Unheld leaves go; [p2] are free again. R4: 0 of 4 tokens found, 4 computed into "
+        "Unheld leaves go; [p2] is free again. R4: 0 of 4 tokens found, 4 computed into "
         "[p2, p5, p6, p7]. It runs on, and holds what is cached of it until it is unlocked.",
     ),
     ("unlock R3", "R3: its prefix stays cached. It has ended and holds nothing."),
@@ -137,11 +147,48 @@ def test_pages_are_found_and_cached_as_a_whole() -> None:
 
 def test_an_insert_that_others_leave_no_room_for_is_refused_as_such() -> None:
     sandbox = Sandbox(8)
-    for prompt in ("a b c d e", "f g h i j"):
-        sandbox.lock(prompt)
+    sandbox.lock("a b c d e")
     sandbox.insert("a b c d e")
     with pytest.raises(PoolExhausted, match="asked for 5 slots; 3 are free and 0 evictable"):
         sandbox.insert("f g h i j")
+
+
+def test_what_running_requests_were_promised_is_kept_for_them() -> None:
+    sandbox = Sandbox(4)
+    sandbox.lock("a b c")
+    with pytest.raises(PoolExhausted, match="asked for 3 slots; 4 are free"):
+        sandbox.lock("d e f")
+    assert "computed into" in sandbox.insert("a b c")
+
+
+def test_a_prompt_that_fills_no_page_leaves_nothing_and_is_said_to() -> None:
+    sandbox = Sandbox(4, page_size=4)
+    sandbox.insert("a b c")
+    (said,) = (step.caption for step in sandbox.steps if step.name == "unlock")
+    assert said == (
+        "R1: it fills no page, so nothing stays cached. It has ended and holds nothing. "
+        "[p0, p1, p2, p3] are free again."
+    )
+    assert sandbox.state.free_size == 16
+
+
+ONE_AS_MANY = r"\b1 (nodes|tokens|slots|pages|steps|are)\b|\[p\d+\] (are|leave)\b| 1 of \d+ \w+ are"
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 8), st.integers(1, 3), st.lists(ACTIONS, max_size=12))
+def test_one_is_never_spoken_of_as_many(
+    pages: int, page_size: int, actions: list[tuple[Any, ...]]
+) -> None:
+    sandbox, said = Sandbox(pages, page_size), [""]
+    for name, *arguments in actions:
+        try:
+            said.append(getattr(sandbox, name)(*arguments))
+        except RadixLabError as error:
+            said.append(say(error))
+    said += [step.caption for step in sandbox.steps]
+    said += [picture_html(sandbox), draw_tree(sandbox.state).text, draw_pool(sandbox.state).text]
+    assert not re.search(ONE_AS_MANY, "\n".join(said)), said
 
 
 def test_the_picture_marks_what_the_button_did_and_nothing_once_it_is_undone() -> None:
@@ -194,6 +241,17 @@ def test_errors_are_sentences_and_leave_the_picture(name: str, prompt: str, sent
     message = click(playground, name, prompt)
     assert "Refused" in message and sentence in message and "Traceback" not in message
     assert playground.picture.value == picture
+
+
+def test_31_without_a_kernel_there_is_a_still_that_says_so_first_and_has_no_field() -> None:
+    playground = radixlab.playground(24)
+    click(playground, "insert", "the cat sat on the mat")
+    bundle = playground._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    still = bundle["text/html"]
+    assert still.index("A still of the playground") < still.index("<svg")
+    assert "‘mat’" in still and "rl-slim" in still
+    assert not re.search(r"<(input|button|select)", still)
 
 
 def test_the_tiny_gpt2_may_be_the_tokenizer() -> None:

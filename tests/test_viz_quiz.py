@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chromium import chromium, watch
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, Page, expect
 
 from radixlab.errors import InvalidArgument
-from radixlab.viz.quiz import QUIZZES, questions, quiz
+from radixlab.viz.quiz import QUIZZES, _text, questions, quiz, quiz_html
 
 CHAPTERS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -40,43 +40,98 @@ def test_an_unknown_chapter_is_refused_with_the_names_that_exist() -> None:
         quiz("99-nothing")
 
 
+def test_without_a_browser_a_quiz_is_text_that_tells_no_answer() -> None:
+    text = _text(questions("02-radix-tree"))
+    for question in questions("02-radix-tree"):
+        assert question["question"] in text
+        for each in question["answers"]:
+            assert each["answer"] in text and each["feedback"] not in text
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
-OUTPUTS = """
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
-InteractiveShell.instance()
-from radixlab.viz import quiz
-with capture_output() as captured:
-    quiz("02-radix-tree")
-    quiz("04-lifecycle")
-for output in captured.outputs:
-    script = output.data.get("application/javascript")
-    print(f"<script>{script}</script>" if script else output.data["text/html"])
-"""
-LABS = '<script>window.MathJax = { version: "3.2.2" }</script>'
-"""What JupyterLab leaves of MathJax on a page where it has set a formula."""
+NAMES = ("02-radix-tree", "04-lifecycle")
+ASKED = [each for name in NAMES for each in questions(name)]
+PHONE, LAPTOP = {"width": 393, "height": 727}, {"width": 1366, "height": 768}
 
 
-@pytest.mark.parametrize("mathjax", [LABS, ""], ids=["with-mathjax", "without"])
-def test_a_quiz_asks_no_other_host_and_every_answer_is_explained(
-    mathjax: str, tmp_path: Path
-) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", OUTPUTS], capture_output=True, text=True, timeout=60
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("quiz") / "quiz.html"
+    head = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Quizzes</title>'
+        "<style>:root { color-scheme: light dark }</style><main><h1>Quizzes</h1>"
     )
-    assert answer.returncode == 0, answer.stderr
-    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Quizzes</title>'
-    (tmp_path / "quiz.html").write_text(head + mathjax + answer.stdout, encoding="utf-8")
-    asked = questions("02-radix-tree") + questions("04-lifecycle")
-    with chromium() as browser, watch(browser) as watched:
-        page = watched.page
-        page.goto((tmp_path / "quiz.html").as_uri())
-        expect(page.locator(".Quiz")).to_have_count(len(asked))
-        page.wait_for_timeout(800)  # half a second on, it would look for MathJax
-        for shown, question in zip(page.locator(".Quiz").all(), asked, strict=True):
-            for button, each in zip(shown.locator("label").all(), question["answers"], strict=True):
-                button.click()
-                colour = "correct" if each["correct"] else "incorrect"
-                expect(shown.locator(f".Feedback.{colour}")).to_have_text(each["feedback"])
+    path.write_text(head + "".join(map(quiz_html, NAMES)) + "</main>", encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    with watch(browser, viewport=LAPTOP) as watched:
+        watched.page.goto(address)
+        yield watched.page
         watched.assert_clean()
+
+
+def test_every_answer_is_explained_one_at_a_time_and_announced(page: Page) -> None:
+    for asked in ASKED:
+        group = page.get_by_role("group", name=asked["question"])
+        for each in asked["answers"]:
+            group.get_by_text(each["answer"], exact=True).click()
+            words = "right" if each["correct"] else "wrong"
+            expect(group.get_by_role("status")).to_have_text(f"{words}: {each['feedback']}")
+            expect(group.locator("details[open] p")).to_have_text(each["feedback"])
+    group.locator("summary").last.click()
+    expect(group.get_by_role("status")).to_have_text("")
+
+
+def test_arrow_keys_go_from_answer_to_answer_and_answer_nothing(page: Page) -> None:
+    answers = page.locator("fieldset").first.locator("summary")
+    page.keyboard.press("Tab")
+    expect(answers.nth(0)).to_be_focused()
+    ring = "e => [getComputedStyle(e).outlineStyle, getComputedStyle(e).outlineWidth]"
+    assert answers.nth(0).evaluate(ring) == ["solid", "2px"]
+    for key, place in [("ArrowDown", 1), ("ArrowRight", 2), ("ArrowDown", 0), ("ArrowUp", 2)]:
+        page.keyboard.press(key)
+        expect(answers.nth(place)).to_be_focused()
+    assert page.locator("details[open]").count() == 0
+    for key, place in [("Enter", 2), ("Space", 1)]:
+        answers.nth(place).press(key)
+        expect(page.locator("details[open] summary")).to_have_text(
+            ASKED[0]["answers"][place]["answer"]
+        )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [PHONE, LAPTOP], ids=["phone", "laptop"])
+def test_answered_in_either_theme_it_has_contrast_and_fits(
+    scheme: Any, viewport: Any, browser: Browser, address: str
+) -> None:
+    with watch(browser, viewport=viewport, color_scheme=scheme) as watched:
+        watched.page.goto(address)
+        watched.assert_accessible()
+        ground = "e => getComputedStyle(e).backgroundColor"
+        box = watched.page.locator("details").first.evaluate(ground)
+        assert box == ("rgb(243, 245, 247)" if scheme == "light" else "rgb(31, 36, 42)")
+        for place in (0, 1, 2):
+            for group in watched.page.locator("fieldset").all():
+                group.locator("summary").nth(place).click()
+            watched.assert_accessible()
+        assert watched.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_without_javascript_an_answer_still_opens_its_explanation(
+    browser: Browser, address: str
+) -> None:
+    with watch(browser, java_script_enabled=False) as watched:
+        watched.page.goto(address)
+        first = watched.page.locator("details").first
+        first.locator("summary").click()
+        expect(first.locator("p")).to_be_visible()

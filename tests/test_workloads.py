@@ -120,7 +120,15 @@ def chain(jobs: list[Job], i: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "call",
-    [lambda: poisson([], rate=0), lambda: poisson([], -1), lambda: closed_loop([], clients=0)],
+    [
+        lambda: poisson([], rate=0),
+        lambda: poisson([], -1),
+        lambda: poisson([], float("nan")),
+        lambda: closed_loop([], clients=0),
+        lambda: closed_loop([], 1, think_time=-5.0),
+        lambda: closed_loop([], 1, think_time=float("nan")),
+        lambda: closed_loop([], 1, think_time=float("inf")),
+    ],
 )
 def test_impossible_arrivals_are_refused(call: Any) -> None:
     with pytest.raises(InvalidArgument):
@@ -217,9 +225,20 @@ def test_your_own_prompts_as_ids_or_as_text(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "prompts.jsonl", rows)
     first, second = read_prompts(path, tokenize=lambda text: [ord(letter) for letter in text])
-    assert decode(first.prompt) == [5, 6, 7] and (first.output_len, first.session) == (1, 1)
+    assert decode(first.prompt) == [5, 6, 7] and (first.output_len, first.session) == (1, -2)
     assert decode(second.prompt) == [98, 97]
     assert (second.arrival, second.output_len, second.session) == (2.0, 3, 4)
+
+
+def test_a_prompt_without_a_session_joins_nobody_s_conversation(tmp_path: Path) -> None:
+    """Not even where the sessions of others are numbers of lines."""
+    rows = [{"prompt": [1], "session": 1}, {"prompt": [2]}, {"prompt": [3], "session": 0}]
+    path = write(tmp_path / "prompts.jsonl", [*rows, {"prompt": [4]}])
+    path.write_text("\n" + path.read_text())
+    sessions = [job.session for job in read_prompts(path)]
+    assert len(set(sessions)) == 4 and (sessions[0], sessions[2]) == (1, 0)
+    with pytest.raises(InvalidArgument, match="session must be an integer from 0, got -1"):
+        read_prompts(write(path, [{"prompt": [1], "session": -1}]))
 
 
 @pytest.mark.parametrize("row", [{"prompt": "text"}, {"prompt": []}, {}, {"prompt": None}])

@@ -31,12 +31,21 @@ CLOSED = (
 # Words that are terms only in some places.
 SPECIAL = {
     "page": r"(?<=whole )pages?\b|\bpages?(?= of (?:two|four|several|\d))",
-    "key": r"(?<!arrow )(?<!same )\bkeys?\b",
-    "handle": r"(?<!that )\bhandles?\b",
-    "free": r"\bfrees?\b(?! to)",
     "random": r"(?!)",  # the policy: as code only
 }
-PLAIN = {GLOSSARY, "references", "licences", "citing", "changelog"}
+EVERYDAY = re.compile(
+    r"\b(?:(?:arrow|same)\s+keys?|that\s+handles?|frees?\s+to|never\s+free)\b",
+    re.IGNORECASE,
+)
+"""Phrases in which a word is no term, though it looks like one. A page has another? Add it here."""
+
+OTHERWISE = {
+    "key": {"05-scheduling-and-eviction", "architecture", "exercises/08-paged-attention"},
+    "value": {"06-gpt2-prefix-reuse"},
+}
+"""Pages on which a word has another sense: the key of a sort, of attention; a measured value."""
+
+PLAIN = {GLOSSARY, "references", "licences", "citing", "changelog", "teach", "grading", "nbgrader"}
 """Pages without such links."""
 
 
@@ -62,7 +71,11 @@ def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
     if env.docname in PLAIN:
         return
     env.note_dependency(str(Path(app.srcdir) / f"{GLOSSARY}.md"))
-    left = dict(app.radixlab_terms)  # type: ignore[attr-defined]  # kept on the app
+    left = {
+        term: wanted
+        for term, wanted in app.radixlab_terms.items()  # type: ignore[attr-defined]  # kept on the app
+        if env.docname not in OTHERWISE.get(term, ())
+    }
     for text in [t for t in doctree.findall(nodes.Text) if is_open(t)]:
         link_in(text, left, env.docname)
 
@@ -73,6 +86,8 @@ def is_open(text: nodes.Text) -> bool:
     while node is not None:
         classes = node.get("classes", ())
         if isinstance(node, CLOSED) or "cell" in classes or "sd-card" in classes:
+            return False
+        if node.get("design_component") == "dropdown":  # a hint
             return False
         node = node.parent
     return True
@@ -87,9 +102,11 @@ def link_in(text: nodes.Text, left: dict[str, re.Pattern[str]], page: str) -> No
             literal.parent.replace(literal, link(term, literal.deepcopy(), page))
         return
     found: list[tuple[int, int, str]] = []
+    closed = [phrase.span() for phrase in EVERYDAY.finditer(text)]
     for term, wanted in left.items():
         for hit in wanted.finditer(text):
-            if all(hit.end() <= start or hit.start() >= end for start, end, _ in found):
+            taken = [*closed, *((start, end) for start, end, _ in found)]
+            if all(hit.end() <= start or hit.start() >= end for start, end in taken):
                 found.append((hit.start(), hit.end(), term))
                 break
     if not found:

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from docutils import nodes
+from every_reader import as_list
 from first_use import link_first_uses, read_terms
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -110,18 +111,18 @@ class Player(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """The player as HTML: what `StepPlayer.save` writes, within the page."""
+        """The player as HTML: what `StepPlayer.save` writes, within the page, there at once."""
         title = " ".join(self.content)
         player = play(self.arguments[0], title=title)
         state = {"index": 0, "title": title, "story": player.story}
         data = json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         script = read_static("player.js").replace("export default", "const player =")
-        words = "".join(f"<li>{escape(frame['caption'])}</li>" for frame in player.story["frames"])
+        words = as_list(title, player.story["frames"])
         html = f"""<style>{style_sheet(player=True)}</style>
-<div class="rl-here"><noscript><ol>{words}</ol></noscript></div>
+<div class="rl-here"><noscript>{words}</noscript></div>
 <script type="application/json" class="rl-story">{data}</script>
-<script type="module">
-{script}
+<script>
+{{ {script}
 const here = document.querySelector(".rl-here");
 const state = JSON.parse(document.querySelector(".rl-story").textContent);
 const watchers = [];
@@ -131,7 +132,7 @@ player.render({{ el: here, model: {{
   save_changes: () => watchers.forEach((watcher) => watcher()),
   on: (event, watcher) => watchers.push(watcher),
   off: () => {{}},
-}} }});
+}} }}); }}
 </script>"""
         return [nodes.raw("", html, format="html")]
 
@@ -181,24 +182,6 @@ def still_playground(app: Sphinx, doctree: nodes.document) -> None:
         cell.insert(at, [note, still, output, nodes.raw("", "</div>", format="html")])
 
 
-def name_empty_heads(app: Sphinx, doctree: nodes.document) -> None:
-    """A table's empty corner gets a name that is heard and not seen."""
-    for head in doctree.findall(nodes.thead):
-        for entry in head.findall(nodes.entry):
-            if not entry.astext().strip():
-                entry.children = [nodes.inline("", "row", classes=["visually-hidden"])]
-
-
-def scroll_map(app: Sphinx, doctree: nodes.document) -> None:
-    """The map of the house stays legible on a phone, where it is scrolled, by keyboard too."""
-    for image in list(doctree.findall(nodes.image)):
-        if image["uri"].endswith("architecture.svg"):
-            start = '<div class="rl-map" tabindex="0" role="group" aria-label="The map">'
-            place, at = image.parent.parent, image.parent.parent.index(image.parent)
-            place.insert(at + 1, nodes.raw("", "</div>", format="html"))
-            place.insert(at, nodes.raw("", start, format="html"))
-
-
 def describe(doctree: nodes.document, length: int = 155) -> str:
     """A page's first sentences, without those that only announce a list."""
     words = ""
@@ -223,9 +206,9 @@ def add_description(
         words = f"The source code of {module}, from which this book's pages are made."
     else:
         words = describe(doctree) if doctree is not None else str(context["title"])
-    context["metatags"] = (
-        context.get("metatags", "") + f'\n<meta name="description" content="{escape(words)}" />'
-    )
+    # docutils says the viewport once more.
+    metatags = re.sub(r'<meta [^>]*name="viewport"[^>]*>', "", context.get("metatags", ""))
+    context["metatags"] = f'{metatags}\n<meta name="description" content="{escape(words)}" />'
 
 
 def leave_out_mathjax(
@@ -300,6 +283,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this."""
     app.setup_extension("sphinx.ext.viewcode")  # has the events below
     app.setup_extension("exercise_pages")
+    app.setup_extension("every_reader")
     app.add_config_value("radixlab_repository", os.environ.get("RADIXLAB_REPOSITORY", ""), "env")
     app.add_config_value("radixlab_source", "", "env")
     app.add_directive("player", Player)
@@ -308,8 +292,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", read_terms)
     app.connect("doctree-read", add_notebook, priority=100)  # before Sphinx collects downloads
     app.connect("doctree-read", link_first_uses)
-    app.connect("doctree-read", name_empty_heads)
-    app.connect("doctree-read", scroll_map)
     app.connect("doctree-read", still_playground)
     app.connect("html-page-context", add_description)
     app.connect("html-page-context", leave_out_mathjax, priority=900)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from radixlab._lazy import lazy
 
 if TYPE_CHECKING:
-    from radixlab.viz.charts import count_trees, plot_rates, plot_trees, shared_prompts
+    from radixlab.viz.charts import RateTable, count_trees, draw_rates, plot_trees, shared_prompts
     from radixlab.viz.dot import draw_tree, tree_dot
     from radixlab.viz.picture import Picture
     from radixlab.viz.player import StepPlayer, play
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from radixlab.viz.sandbox import Sandbox
 
 _ROOMS = {
-    "charts": ("count_trees", "plot_rates", "plot_trees", "shared_prompts"),
+    "charts": ("RateTable", "count_trees", "draw_rates", "plot_trees", "shared_prompts"),
     "dot": ("draw_tree", "tree_dot"),
     "picture": ("Picture",),
     "player": ("StepPlayer", "play"),
@@ -35,13 +35,14 @@ __getattr__ = lazy(__name__, _ROOMS, lambda room: "lab")
 __all__ = [
     "Picture",
     "Playground",
+    "RateTable",
     "Sandbox",
     "StepPlayer",
     "count_trees",
     "draw_pool",
+    "draw_rates",
     "draw_tree",
     "play",
-    "plot_rates",
     "plot_trees",
     "quiz",
     "shared_prompts",

@@ -1,4 +1,4 @@
-"""Charts of the book: tables of rates in colour; and why a radix tree and no trie.
+"""Tables of rates in colour; and charts that say why a radix tree and no trie.
 
 The trie is the plain one of the chapter (section 3.1): one node for each token, its children in a
 dictionary. Both trees are built of the same prompts, and counted.
@@ -16,6 +16,8 @@ from radixlab.cache import RadixCache
 from radixlab.tokens import encode
 from radixlab.tree import RadixTree
 from radixlab.viz.style import style
+from radixlab.viz.theme import style_sheet
+from radixlab.viz.words import escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,39 +96,84 @@ def plot_trees(lengths: Iterable[int] = (8, 16, 32, 64, 128, 256, 512, 1024)) ->
                 y = [getattr(each, f"{tree}_{name}") for each in counts]
                 axes.plot(x, y, label="trie" if tree == "trie" else "radix tree")
             axes.set(xscale="log", yscale="log", title=title, xlabel="tokens in a prompt")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter("{x:,.0f}")
             axes.legend()
     return figure
 
 
-def plot_rates(rates: Mapping[str, Mapping[str, float]], last_is_best: bool = True) -> Figure:
+@dataclass(frozen=True, slots=True)
+class RateTable:
+    """What `draw_rates` gives: a table for a page, and as text for all others."""
+
+    rates: Mapping[str, Mapping[str, float]]
+    last_is_best: bool = True
+
+    def is_near_best(self, row: str, column: str) -> bool:
+        """Whether a rate comes within half a percent of the last row's."""
+        best = self.rates[list(self.rates)[-1]]
+        return self.last_is_best and self.rates[row][column] >= best[column] - 0.005
+
+    def _repr_html_(self) -> str:
+        columns = next(iter(self.rates.values()))
+        heads = "".join(f'<th scope="col"><span>{escape(column)}</span></th>' for column in columns)
+        rows = "".join(
+            f'<tr><th scope="row">{escape(row)}</th>'
+            + "".join(self._cell(row, column) for column in columns)
+            + "</tr>"
+            for row in self.rates
+        )
+        best = " rl-best" * self.last_is_best
+        return f"""<div class="radixlab rl-figure"><style>{style_sheet()}{RATES}</style>
+<table class="rl-rates{best}"><thead><tr><td></td>{heads}</tr></thead>
+<tbody>{rows}</tbody></table></div>"""
+
+    def _cell(self, row: str, column: str) -> str:
+        rate = self.rates[row][column]
+        text = f"{100 * rate:.0f}&nbsp;%"
+        shown = f"<b>{text}</b>" if self.is_near_best(row, column) else text
+        return f'<td style="--rate:{100 * rate:.0f}">{shown}</td>'
+
+    def __str__(self) -> str:
+        columns = list(next(iter(self.rates.values())))
+        first = max(map(len, self.rates))
+        lines = [" " * first + "".join(f"  {column}" for column in columns)]
+        for row, rates in self.rates.items():
+            cells = (f"  {f'{100 * rates[column]:.0f} %':>{len(column)}}" for column in columns)
+            lines.append(f"{row:{first}}" + "".join(cells))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+RATES = """
+.radixlab .rl-rates { border-collapse: collapse; margin: 0; text-align: center; }
+.radixlab .rl-rates :is(td, th) { padding: .3em .5em; border: 0; text-align: inherit; }
+.radixlab .rl-rates th { font-weight: 400; }
+.radixlab .rl-rates th[scope=row] { text-align: left; }
+.radixlab .rl-rates tbody tr { background: none; }
+.radixlab .rl-rates td[style] {
+  background: color-mix(in srgb, var(--rl-accent) calc(var(--rate) * .4%), transparent);
+}
+.radixlab .rl-rates.rl-best tbody tr:last-child > * { border-top: 2px solid var(--rl-muted); }
+.radixlab .rl-rates b { font-weight: 700; }
+@media (max-width: 40rem) {
+  .radixlab .rl-rates { font-size: .75rem; }
+  .radixlab .rl-rates :is(td, th) { padding: .25em .15em; }
+  .radixlab .rl-rates thead th { vertical-align: bottom; }
+  .radixlab .rl-rates thead span { display: block; writing-mode: vertical-rl; rotate: 180deg; }
+}
+"""
+"""How such a table looks; on a phone its columns' names stand upright, so that it fits."""
+
+
+def draw_rates(rates: Mapping[str, Mapping[str, float]], last_is_best: bool = True) -> RateTable:
     """Rates from 0 to 1 as a coloured table, in percent: rates[row][column].
 
     With `last_is_best` the last row is set off as what the others are measured by; whoever comes
     within half a percent of it is set in bold.
     """
-    from matplotlib.figure import Figure
-
-    rows, columns = list(rates), list(next(iter(rates.values())))
-    best = rates[rows[-1]] if last_is_best else {}
-    with style():
-        figure = Figure(figsize=(2 + 1.05 * len(columns), 0.9 + 0.36 * len(rows)))
-        axes = figure.subplots()
-        values = [[rates[row][column] for column in columns] for row in rows]
-        axes.imshow(values, cmap="Blues", vmin=0, vmax=1.6, aspect="auto")
-        for y, row in enumerate(rows):
-            for x, column in enumerate(columns):
-                near = column in best and rates[row][column] >= best[column] - 0.005
-                text = f"{100 * rates[row][column]:.0f} %"
-                axes.text(x, y, text, ha="center", va="center", weight="bold" if near else None)
-        axes.set_xticks(range(len(columns)), columns)
-        axes.set_yticks(range(len(rows)), rows)
-        axes.xaxis.tick_top()
-        axes.tick_params(length=0)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-        if last_is_best:
-            axes.axhline(len(rows) - 1.5, color="#57606a", linewidth=1.5, marker="", linestyle="-")
-    return figure
+    return RateTable(rates, last_is_best)
 
 
 def _trie_nodes(root: TrieNode) -> Iterable[TrieNode]:

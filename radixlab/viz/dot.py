@@ -20,6 +20,7 @@ from radixlab.viz.fold import Branch, fold
 from radixlab.viz.marks import Mark, mark_nodes, node_state, with_removed
 from radixlab.viz.palette import EVENTS, STATES
 from radixlab.viz.picture import Picture
+from radixlab.viz.treetext import tree_text, tree_title, tree_told
 from radixlab.viz.words import Decode, escape, show_slots, show_tokens, show_use
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ Drawable = RadixTree | RadixCache | CacheManager | Snapshot | Step
 FONT = "Helvetica"
 WIDE = 5
 """A tree with more leaves than this grows from left to right instead of downwards."""
+
+MAX_NODES = 24
+"""A tree of more nodes is folded."""
 
 BORDERS = {
     palette.MATCHED: {"style": "filled", "peripheries": "2"},
@@ -53,7 +57,7 @@ def tree_dot(
     *,
     before: Snapshot | None = None,
     decode: Decode | None = None,
-    max_nodes: int = 24,
+    max_nodes: int = MAX_NODES,
     rankdir: str | None = None,
 ) -> Digraph:
     """The DOT graph of a radix tree; `str()` of it is the source.
@@ -87,14 +91,15 @@ def draw_tree(drawn: Drawable, **options: Any) -> Picture:
     Without Graphviz it is the text tree, with a sentence on what to install.
     """
     nodes, marks = _nodes_and_marks(drawn, options.get("before"))
-    text = tree_text(nodes, marks, options.get("decode"))
+    decode = options.get("decode")
+    text = tree_text(nodes, marks, decode)
     try:
         graph = tree_dot(drawn, **options)
         svg = render(graph.source)
     except (ImportError, FileNotFoundError):
         return Picture("", text, NO_DOT)
-    label = f"Radix tree with {len(nodes) - 1} node{'s' * (len(nodes) != 2)} below the root"
-    return Picture(_accessible(svg, label, text), text, source=graph.source)
+    told = tree_told(fold(nodes, marks, options.get("max_nodes", MAX_NODES)), marks, decode)
+    return Picture(_accessible(svg, tree_title(nodes), told), text, source=graph.source)
 
 
 def render(source: str) -> str:
@@ -116,34 +121,11 @@ def render(source: str) -> str:
         dot_command.DOT_BINARY = system
 
 
-def tree_text(
-    nodes: Sequence[NodeSnapshot],
-    marks: dict[int, Mark] | None = None,
-    decode: Decode | None = None,
-) -> str:
-    """The tree in lines of text, marks included: what a screen reader reads."""
-    depth: dict[int, int] = {}
-    lines = []
-    for branch in fold(nodes, marks or {}, len(nodes)).walk():
-        node = branch.node
-        if node.parent is None:
-            depth[node.uuid] = 0
-            lines.append("root")
-            continue
-        depth[node.uuid] = depth[node.parent] + 1
-        mark = (marks or {}).get(node.uuid)
-        parts = [f"{show_tokens(node.key, decode)} -> {show_slots(node.value)}", show_use(node)]
-        parts += [f"namespace {node.namespace}"] if node.namespace else []
-        parts += [mark.words] if mark else []
-        lines.append("  " * depth[node.uuid] + "; ".join(parts))
-    return "\n".join(lines)
-
-
 def _nodes_and_marks(
     drawn: Drawable, before: Snapshot | None
 ) -> tuple[Sequence[NodeSnapshot], dict[int, Mark]]:
     if isinstance(drawn, Step):
-        return with_removed(drawn, before), mark_nodes(drawn)
+        return with_removed(drawn, before), mark_nodes(drawn, before)
     if isinstance(drawn, Snapshot):
         return drawn.nodes, {}
     if isinstance(drawn, CacheManager):
@@ -188,11 +170,11 @@ def _packaged_dot() -> str | None:
     return shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
 
 
-def _accessible(svg: str, label: str, text: str) -> str:
+def _accessible(svg: str, label: str, told: str) -> str:
     """Graphviz's SVG as one labelled image, without ids that would meet on a page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->\s*|<title>.*?</title>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' id="[^"]*"', "", svg)
     head = f'<svg role="img" class="rl-dot" aria-label="{escape(label)}"'
-    title = f"<title>{escape(label)}</title><desc>{escape(text)}</desc>"
+    title = f"<title>{escape(label)}</title><desc>{escape(told)}</desc>"
     return svg.replace("<svg", head, 1).replace(">", f">{title}", 1).strip()

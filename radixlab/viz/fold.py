@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from radixlab.snapshot import NodeSnapshot
+from radixlab.viz.words import count
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class Stub:
     marked: int = 0
 
     def __str__(self) -> str:
-        words = f"+ {self.nodes} node{'s' * (self.nodes != 1)}, {self.tokens} tokens"
+        words = f"+ {count(self.nodes, 'node')}, {count(self.tokens, 'token')}"
         return f"{words}, {self.marked} of them marked" if self.marked else words
 
 

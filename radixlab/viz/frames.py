@@ -14,11 +14,12 @@ from radixlab.request import RequestState
 from radixlab.snapshot import Snapshot
 from radixlab.viz.fold import fold
 from radixlab.viz.marks import main_event, mark_nodes, with_removed
-from radixlab.viz.poolsvg import draw_strip, pool_text, pool_title
+from radixlab.viz.poolsvg import draw_strips, pool_text, pool_title
 from radixlab.viz.source import Listing, executed
 from radixlab.viz.svg import Canvas
 from radixlab.viz.treesvg import draw_branches
-from radixlab.viz.words import Decode, show_slots, show_tokens
+from radixlab.viz.treetext import tree_title
+from radixlab.viz.words import Decode, count, show_slots, show_tokens
 
 QUESTIONS = {
     "match": "How many of its tokens are cached, and at which slots?",
@@ -57,36 +58,40 @@ def make_frames(
     before it has a picture.
     """
     trees = _draw_trees(steps, start, decode, max_nodes)
-    pools = [draw_strip(step.snapshot, step.changes.slots) for step in steps]
+    strips = [draw_strips(step.snapshot, step.changes.slots) for step in steps]
     if start is not None:
         trees.append(draw_branches(fold(start.nodes, {}, max_nodes), {}, decode))
-        pools.append(draw_strip(start, ()))
-    tree_size, pool_size = _common_size(trees), _common_size(pools)
+        strips.append(draw_strips(start))
+    tree_size = _common_size(trees)
+    pool_sizes = [_common_size(canvases) for canvases in zip(*strips, strict=True)]
     shared = _Shared()
     sources: dict[Listing, int] = {}
     frames: list[dict[str, Any]] = []
     before = start
 
-    def pictures_of(state: Snapshot, tree: Canvas, pool: Canvas) -> dict[str, Any]:
-        title = f"Radix tree, {len(state.nodes) - 1} nodes below the root"
+    def pictures_of(state: Snapshot, tree: Canvas, strips: list[Canvas]) -> dict[str, Any]:
+        title = tree_title(state.nodes)
         return _books(state) | {
             "tree": shared.add(tree.elements(title, size=(tree.width, tree_size[1]))),
-            "pool": shared.add(pool.elements(pool_title(state), size=pool_size)),
+            "pools": [
+                shared.add(strip.elements(pool_title(state), size=size))
+                for strip, size in zip(strips, pool_sizes, strict=True)
+            ],
         }
 
-    for step, tree, pool in zip(steps, trees, pools, strict=False):
-        frame = _words(step, before) | pictures_of(step.snapshot, tree, pool)
+    for step, tree, both in zip(steps, trees, strips, strict=False):
+        frame = _words(step, before) | pictures_of(step.snapshot, tree, both)
         frame["question"] = _question(step, len(frames) + 1, predict)
         frame["code"] = _code(step, sources)
         frames.append(frame)
         before = step.snapshot
-    first = None if start is None else pictures_of(start, trees[-1], pools[-1])
+    first = None if start is None else pictures_of(start, trees[-1], strips[-1])
     listings = [
         {"name": s.name, "file": s.file, "lines": [list(line) for line in s.lines]} for s in sources
     ]
     pictures = [list(picture) for picture in shared.pictures]
     parts = list(shared.parts)
-    widths = {"treeWidth": tree_size[0], "poolWidth": pool_size[0]}
+    widths = {"treeWidth": tree_size[0], "poolWidth": pool_sizes[0][0]}
     return widths | {
         "start": first,
         "frames": frames,
@@ -118,7 +123,7 @@ def _draw_trees(
 ) -> list[Canvas]:
     canvases, before = [], start
     for step in steps:
-        marks = mark_nodes(step)
+        marks = mark_nodes(step, before)
         root = fold(with_removed(step, before), marks, max_nodes)
         canvases.append(draw_branches(root, marks, decode))
         before = step.snapshot
@@ -156,11 +161,12 @@ def _names(request_ids: Sequence[str]) -> str:
 
 def _told(step: Step, before: Snapshot | None) -> str:
     """What the pictures mark, in words, for the transcript and for screen readers."""
-    marks, parts = mark_nodes(step), []
+    marks, parts = mark_nodes(step, before), []
     for node in with_removed(step, before):
         if (mark := marks.get(node.uuid)) is not None:
             parts.append(f"{show_tokens(node.key)} -> {show_slots(node.value)}: {mark.words}")
-    shown = parts[:MAX_TOLD] + [f"{len(parts) - MAX_TOLD} more nodes"] * (len(parts) > MAX_TOLD)
+    shown, more = parts[:MAX_TOLD], len(parts) - MAX_TOLD
+    shown += [f"{count(more, 'node')} more"] * (more > 0)
     tree = f"Tree: {'; '.join(shown)}. " if shown else ""
     table = pool_text(step.snapshot, step.changes.slots)
     return f"{tree}{table}. " if table else tree

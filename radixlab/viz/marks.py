@@ -12,6 +12,7 @@ from radixlab.lifecycle import Step
 from radixlab.snapshot import CACHED, FREE, NodeSnapshot, Snapshot
 from radixlab.viz import palette
 from radixlab.viz.palette import CREATED, EVICTED, LOCKED, MATCHED, SPLIT, UNLOCKED
+from radixlab.viz.words import show_tokens
 
 _FIRST = (EVICTED, CREATED, SPLIT, LOCKED, UNLOCKED, MATCHED)
 _FOUND_BY = ("match", "insert", "match_prefix", "insert_prefix")
@@ -24,8 +25,11 @@ class Mark(NamedTuple):
     words: str
 
 
-def mark_nodes(step: Step) -> dict[int, Mark]:
-    """A mark for each node, by uuid, that the step created, cut, found, held, let go or evicted."""
+def mark_nodes(step: Step, before: Snapshot | None = None) -> dict[int, Mark]:
+    """A mark for each node, by uuid, that the step changed or found.
+
+    With the state `before`, an evicted node whose parent is gone too tells what it hung below.
+    """
     found: dict[int, list[tuple[str, str]]] = {}
 
     def note(uuid: int, event: str, words: str) -> None:
@@ -36,15 +40,18 @@ def mark_nodes(step: Step) -> dict[int, Mark]:
     for upper, lower in changes.split:
         note(upper, SPLIT, "split: upper part")
         note(lower, SPLIT, "split: lower part")
+    for lower in dict.fromkeys(lower for _, lower in changes.healed):
+        note(lower, SPLIT, "healed, two edges are one again")
     for uuid in changes.created:
         if uuid not in uppers:
             note(uuid, CREATED, "created")
-    for uuid, before, after in changes.ref_counts:
+    for uuid, was, now in changes.ref_counts:
         if uuid not in uppers:
-            event = LOCKED if after > before else UNLOCKED
-            note(uuid, event, f"{event} {before} → {after}")
+            event = LOCKED if now > was else UNLOCKED
+            note(uuid, event, f"{event} {was} → {now}")
+    absorbed = _absorbed(step, before)
     for uuid in changes.removed:
-        note(uuid, EVICTED, "evicted")
+        note(uuid, EVICTED, f"evicted{absorbed.get(uuid, '')}")
     if step.name in _FOUND_BY:
         new = set(changes.created) - (uppers if step.name.startswith("match") else set())
         for uuid in step.nodes:
@@ -63,13 +70,13 @@ def main_event(step: Step) -> str:
     for event in _FIRST:
         if event in events:
             return event
-    states = {slot_state(step.snapshot, move.after) for move in step.changes.slots}
+    states = {slot_state(move.after) for move in step.changes.slots}
     if palette.PRIVATE in states:
         return palette.ALLOCATED
     return palette.FREED if palette.FREE in states else MATCHED
 
 
-def slot_state(snapshot: Snapshot, owner: str) -> str:
+def slot_state(owner: str) -> str:
     """Free or private for an owner that is not the cache; for the cache, evictable at least."""
     if owner == FREE:
         return palette.FREE
@@ -78,7 +85,7 @@ def slot_state(snapshot: Snapshot, owner: str) -> str:
 
 def slot_states(snapshot: Snapshot) -> dict[int, str]:
     """Each slot's state: free, evictable, protected or private."""
-    states = {slot: slot_state(snapshot, owner) for slot, owner in snapshot.owners().items()}
+    states = {slot: slot_state(owner) for slot, owner in snapshot.owners().items()}
     for node in snapshot.nodes:
         if node.ref_count:
             states |= dict.fromkeys(node.value, palette.PROTECTED)
@@ -98,15 +105,33 @@ def with_removed(step: Step, before: Snapshot | None) -> tuple[NodeSnapshot, ...
     after = step.snapshot.nodes
     if before is None or not step.changes.removed:
         return after
-    gone, healed = set(step.changes.removed), {upper for upper, _ in step.changes.healed}
+    gone, lifted = set(step.changes.removed), _lifted(step, before)
     there = {node.uuid for node in after} | gone
-    parents = {node.uuid: node.parent for node in before.nodes}
-
-    def hang(ghost: NodeSnapshot) -> NodeSnapshot:
-        parent = ghost.parent
-        while parent in healed:
-            parent = parents[parent]
-        return replace(ghost, parent=parent)
-
-    ghosts = (hang(node) for node in before.nodes if node.uuid in gone)
+    ghosts = (
+        replace(node, parent=lifted[node.uuid][0]) if node.uuid in lifted else node
+        for node in before.nodes
+        if node.uuid in gone
+    )
     return (*after, *(ghost for ghost in ghosts if ghost.parent in there))
+
+
+def _absorbed(step: Step, before: Snapshot | None) -> dict[int, str]:
+    """For each ghost whose parent has been absorbed, the words that say what it hung below."""
+    if before is None:
+        return {}
+    return {u: f", was below {show_tokens(key)}" for u, (_, key) in _lifted(step, before).items()}
+
+
+def _lifted(step: Step, before: Snapshot) -> dict[int, tuple[int | None, tuple[int, ...]]]:
+    """Where each ghost hangs whose parent has been absorbed, and the tokens in between."""
+    healed = {upper for upper, _ in step.changes.healed}
+    old = {node.uuid: node for node in before.nodes}
+    lifted: dict[int, tuple[int | None, tuple[int, ...]]] = {}
+    for uuid in step.changes.removed:
+        parent, key = old[uuid].parent, tuple[int, ...]()
+        while parent is not None and parent in healed:
+            upper = old[parent]
+            parent, key = upper.parent, upper.key + key
+        if key:
+            lifted[uuid] = parent, key
+    return lifted

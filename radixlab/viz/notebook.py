@@ -26,6 +26,6 @@ def _html(caption: str, pictures: list[Picture]) -> str:
     parts = [f"<p>{escape(caption)}</p>"] if caption else []
     for picture in pictures:
         parts.append(picture.legend)
-        parts.append(picture.svg or f"<pre>{escape(picture.text)}</pre><p>{picture.note}.</p>")
+        parts.append(picture.box or f"<pre>{escape(picture.text)}</pre><p>{picture.note}.</p>")
     inside = "".join(f'<div class="rl-figure">{part}</div>' for part in parts if part)
     return f'<div class="radixlab"><style>{style_sheet()}</style>{inside}</div>'

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from radixlab.viz.theme import style_sheet
+
+PHONE = 250
+"""Pixels that a picture surely has."""
+SMALLEST = 0.75
+"""A wide picture shrinks to this, then it scrolls: its smallest text stays 9 pixels high."""
+
+
+def scroll_box(svg: str) -> str:
+    """A drawing that shrinks on a narrow page; one that may have to scroll there has the keys."""
+    size = re.search(r'width="([\d.]+)(pt)?"', svg)
+    assert size is not None
+    least = float(size[1]) * (4 / 3 if size[2] else 1) * SMALLEST
+    keys = ' tabindex="0" role="group" aria-label="Picture"' if least > PHONE else ""
+    return f'<div class="rl-scroll" style="--least:{least:.0f}px"{keys}>{svg}</div>'
 
 
 @dataclass(frozen=True)
@@ -15,7 +30,7 @@ class Picture:
 
     `svg` is the drawing ("" if it could not be drawn), `text` says the same in words, `note` is one
     sentence on what to install where a program is missing, `source` is DOT and `legend` HTML, where
-    there is any.
+    there is any; `slim` is the drawing for a phone, where `svg` would be too wide for one.
     """
 
     svg: str
@@ -23,12 +38,18 @@ class Picture:
     note: str = ""
     source: str = ""
     legend: str = ""
+    slim: str = ""
 
     @property
     def html(self) -> str:
         """The SVG with its style sheet, for any page."""
         style = f"<style>{style_sheet()}</style>"
-        return f'<div class="radixlab rl-figure">{style}{self.legend}{self.svg}</div>'
+        return f'<div class="radixlab rl-figure">{style}{self.legend}{self.box}</div>'
+
+    @property
+    def box(self) -> str:
+        """The drawing in its box, without legend and style sheet."""
+        return "".join(map(scroll_box, filter(None, [self.svg, self.slim])))
 
     def save(self, path: str | Path) -> Path:
         """Write the SVG, with its style inside, to a file, and return its path."""

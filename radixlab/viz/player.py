@@ -20,7 +20,7 @@ from radixlab.scenarios import SCENARIOS, Scenario
 from radixlab.snapshot import Snapshot
 from radixlab.viz.frames import MAX_NODES, Predict, make_frames
 from radixlab.viz.theme import read_static, style_sheet
-from radixlab.viz.words import Decode, escape
+from radixlab.viz.words import Decode, count, escape
 
 
 class StepPlayer(anywidget.AnyWidget):
@@ -56,7 +56,7 @@ class StepPlayer(anywidget.AnyWidget):
             raise InvalidArgument("steps", "no step", "at least one step")
         options: dict[str, Any] = {"predict": predict, "decode": decode, "max_nodes": max_nodes}
         story = make_frames(self.steps, start=start, **options)
-        super().__init__(story=story, title=title or f"{len(self.steps)} steps")
+        super().__init__(story=story, title=title or count(len(self.steps), "step"))
 
     @property
     def step(self) -> Step:
@@ -75,6 +75,17 @@ class StepPlayer(anywidget.AnyWidget):
             for i, f in lines
         )
 
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The widget, and for whoever has none, or no JavaScript, its steps as a list."""
+        data, more = super()._repr_mimebundle_(**options) or ({}, {})
+        steps = f"<ol>{self._plain()}</ol>"
+        html = f'<div class="rl-plain"><p>{escape(self.title)}</p>{steps}</div>'
+        return data | {"text/html": html}, more
+
+    def _plain(self) -> str:
+        """All steps as items of a list."""
+        return "".join(f"<li>{escape(f['caption'])}</li>" for f in self.story["frames"])
+
     def save(self, path: str | Path) -> Path:
         """Write one HTML file that needs nothing else and no network; returns its path."""
         path = Path(path)
@@ -85,11 +96,10 @@ class StepPlayer(anywidget.AnyWidget):
         state = {"index": self.index, "title": self.title, "story": self.story}
         data = json.dumps(state, ensure_ascii=False).replace("<", "\\u003c")
         script = read_static("player.js").replace("export default", "const player =")
-        plain = "".join(f"<li>{escape(f['caption'])}</li>" for f in self.story["frames"])
         return (
             read_static("page.html")
             .replace("{{title}}", escape(self.title))
-            .replace("{{plain}}", plain)
+            .replace("{{plain}}", self._plain())
             .replace("{{css}}", style_sheet(player=True))
             .replace("{{js}}", script)
             .replace("{{data}}", data)

@@ -10,15 +10,21 @@ import ipywidgets as widgets
 from radixlab.errors import RadixLabError
 from radixlab.viz.fold import fold
 from radixlab.viz.marks import mark_nodes, with_removed
+from radixlab.viz.picture import scroll_box
 from radixlab.viz.player import StepPlayer
-from radixlab.viz.poolsvg import draw_strip, legend, pool_text, pool_title
+from radixlab.viz.poolsvg import draw_strips, legend, pool_text, pool_title
 from radixlab.viz.sandbox import Sandbox, Tokenizer, say
 from radixlab.viz.theme import style_sheet
 from radixlab.viz.treesvg import draw_branches
+from radixlab.viz.treetext import tree_title
 from radixlab.viz.words import count, escape
 
 HINT = "Type a prompt, then match, lock or insert it. Each word is a token."
 GONE = "The kernel has gone, and this cache with it: run the cell again."
+STILL = (
+    "A still of the playground, a cache to try prompts on. It needs Python behind it: "
+    "run this cell in a notebook to play."
+)
 LABEL = {"description_width": "initial"}
 MAX_NODES = 16
 
@@ -54,6 +60,11 @@ class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no
         options.setdefault("title", "What you did")
         options.setdefault("decode", self.sandbox.decode_one)
         return StepPlayer(self.sandbox.recorder, **options)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """The widget, and for a page without a kernel a still that says what it is."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
+        return bundle | {"text/html": still_html(self.sandbox)}
 
     def _buttons(self) -> dict[str, widgets.Button]:
         acts: dict[str, tuple[str, Callable[[], str]]] = {
@@ -127,14 +138,21 @@ def picture_html(sandbox: Sandbox) -> str:
     """Tree, pool and page tables, with what the last action did to them marked."""
     state, step = sandbox.state, sandbox.done
     moves = step.changes.slots if step else ()
-    marks = mark_nodes(step) if step else {}
+    marks = mark_nodes(step, sandbox.before) if step else {}
     nodes = with_removed(step, sandbox.before) if step else state.nodes
     tree = draw_branches(fold(nodes, marks, MAX_NODES), marks, sandbox.decode_one)
-    tree_svg = tree.svg(f"Radix tree, {len(state.nodes) - 1} nodes below the root")
-    pool_svg = draw_strip(state, moves).svg(pool_title(state), pool_text(state, moves))
-    stage = f'<div class="rl-stage">{_scroll(tree_svg)}{_scroll(pool_svg)}</div>'
+    tree_svg = tree.svg(tree_title(state.nodes))
+    title, text = pool_title(state), pool_text(state, moves)
+    pools = "".join(scroll_box(strip.svg(title, text)) for strip in draw_strips(state, moves))
+    stage = f'<div class="rl-stage">{scroll_box(tree_svg)}<div class="rl-pool">{pools}</div></div>'
     style = f"<style>{style_sheet(player=True)}</style>"
     return f'<div class="radixlab rl-playground">{style}{legend(state)}{stage}</div>'
+
+
+def still_html(sandbox: Sandbox) -> str:
+    """The picture without its buttons: nothing on it looks as if it could be pressed."""
+    note = f'<p class="rl-message">{STILL}</p>'
+    return f'<div class="radixlab rl-said">{note}{picture_html(sandbox)}</div>'
 
 
 def playground(
@@ -161,7 +179,3 @@ def _number(label: str, low: int, high: int, value: int, width: str) -> widgets.
 def _row(children: list[widgets.Widget], **layout: str) -> widgets.HBox:
     layout |= {"flex_flow": "row wrap", "align_items": "center"}
     return widgets.HBox(children, layout=layout)
-
-
-def _scroll(svg: str) -> str:
-    return f'<div class="rl-scroll">{svg}</div>'

@@ -17,11 +17,13 @@ from radixlab.viz import palette
 from radixlab.viz.marks import slot_states
 from radixlab.viz.picture import Picture
 from radixlab.viz.svg import CHAR, Canvas, number
-from radixlab.viz.words import show_slots
+from radixlab.viz.words import count, show_slots
 
 NUMBERED = 128
 """Up to this many slots each cell carries its number; a larger pool has smaller cells."""
 TOP, ROW = 20.0, 24.0
+SLIM = 8
+"""Numbered cells to a row on a phone."""
 SINGLE = 2048
 """A pool of more slots has one cell for each page, whose slots always have one owner."""
 
@@ -36,13 +38,13 @@ class Grid(NamedTuple):
     height: float
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Grid:
-        """Rows of whole pages wherever a page fits into one."""
+    def of(cls, snapshot: Snapshot, slim: bool = False) -> Grid:
+        """Rows of whole pages wherever a page fits into one; `slim` ones for a phone."""
         page, total = snapshot.page_size, snapshot.total_size
         unit = page if total > SINGLE else 1
         page_cells, cells = page // unit, -(-total // unit)
         numbered = total <= NUMBERED
-        most = (12 if cells <= 12 else 16) if numbered else 64
+        most = (SLIM if slim else 12 if cells <= 12 else 16) if numbered else 32 if slim else 64
         columns = max(1, most // page_cells) * page_cells if page_cells <= most else most
         size, height = (30.0 if total <= 100 else 34.0, 28.0) if numbered else (10.0, 12.0)
         return cls(cells, unit, min(columns, cells), size, height)
@@ -66,7 +68,7 @@ class Grid(NamedTuple):
 def pool_title(snapshot: Snapshot) -> str:
     """The four sizes, which always add up to the pool's."""
     return (
-        f"Pool of {snapshot.total_size} slots: {snapshot.free_size} free, "
+        f"Pool of {count(snapshot.total_size, 'slot')}: {snapshot.free_size} free, "
         f"{snapshot.evictable_size} cached and evictable, {snapshot.protected_size} cached and "
         f"protected, {snapshot.private_size} private"
     )
@@ -79,9 +81,19 @@ def pool_text(snapshot: Snapshot, moves: Sequence[SlotMove] = ()) -> str:
     return "; ".join(lines)
 
 
-def draw_strip(snapshot: Snapshot, moves: Sequence[SlotMove] = ()) -> Canvas:
+def draw_strips(snapshot: Snapshot, moves: Sequence[SlotMove] = ()) -> list[Canvas]:
+    """The strip, and where it is too wide for a phone a slim one, which is shown there instead."""
+    strip = draw_strip(snapshot, moves)
+    if Grid.of(snapshot).columns <= SLIM:
+        return [strip]
+    strip.css += " rl-wide"
+    return [strip, draw_strip(snapshot, moves, slim=True)]
+
+
+def draw_strip(snapshot: Snapshot, moves: Sequence[SlotMove] = (), *, slim: bool = False) -> Canvas:
     """The strip, and below it the page tables of running requests; moved slots are framed."""
-    canvas, grid, states = Canvas(), Grid.of(snapshot), slot_states(snapshot)
+    grid, states = Grid.of(snapshot, slim), slot_states(snapshot)
+    canvas = Canvas(css="rl-svg rl-slim" if slim else "rl-svg")
     canvas.text(
         2, 13, f"pool, {snapshot.page_size} to a page" if snapshot.page_size > 1 else "pool"
     )
@@ -106,8 +118,9 @@ def draw_pool(drawn: CacheManager | Snapshot | Step) -> Picture:
         moves, drawn = drawn.changes.slots, drawn.snapshot
     snapshot = take_snapshot(drawn) if isinstance(drawn, CacheManager) else drawn
     title, text = pool_title(snapshot), pool_text(snapshot, moves)
-    svg = draw_strip(snapshot, moves).svg(title, text)
-    return Picture(svg, f"{title}\n{text}" if text else title, legend=legend(snapshot))
+    svg, *slim = (strip.svg(title, text) for strip in draw_strips(snapshot, moves))
+    words = f"{title}\n{text}" if text else title
+    return Picture(svg, words, legend=legend(snapshot), slim="".join(slim))
 
 
 def legend(snapshot: Snapshot) -> str:
@@ -131,7 +144,8 @@ def _label_width(request: RequestSnapshot) -> float:
 
 
 def _per_row(request: RequestSnapshot, grid: Grid) -> int:
-    return max(1, int((grid.columns * grid.size - _label_width(request)) // grid.size), 10)
+    fits = int((grid.columns * grid.size - _label_width(request)) // grid.size)
+    return max(fits, min(grid.columns, 10))
 
 
 def _table_height(request: RequestSnapshot, grid: Grid) -> float:
@@ -147,7 +161,7 @@ def _draw_table(
     left = _label_width(request)
     if not grid.numbered:
         private = len(request.page_table) - request.cached_len
-        words = f"{request.cached_len} slots in the cache, {private} private"
+        words = f"{count(request.cached_len, 'slot')} in the cache, {private} private"
         canvas.text(left + 6, y + 16, words, "muted")
         canvas.reach(left + len(words) * CHAR, y + ROW)
         return
@@ -161,7 +175,7 @@ def _draw_table(
         bars = f"M{number(x + 6)} {number(cell_y + 18)}h{number(size - 12)}"
         css = "tick" if states[slot] == palette.PRIVATE else "tick ticks"
         canvas.path(bars, f"{css} {states[slot]}")
-    canvas.texts(names, "mono mid small")
+    canvas.texts(names, "mono mid")
 
 
 def _wires(grid: Grid, request: RequestSnapshot, y: float) -> str:
@@ -206,7 +220,7 @@ def _draw_pool(
     if grid.numbered:
         corners = map(grid.at, range(grid.total))
         names = ((x + grid.size / 2, y + 12, f"{cell}") for cell, (x, y) in enumerate(corners))
-        canvas.texts(names, "mono mid small")
+        canvas.texts(names, "mono mid")
     canvas.reach(grid.columns * grid.size + 3, canvas.height + 2)
 
 

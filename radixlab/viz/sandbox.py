@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from radixlab.errors import InvalidArgument, PoolExhausted, RadixLabError
+from radixlab.errors import InvalidArgument, RadixLabError
 from radixlab.lifecycle import Recorder, Step
 from radixlab.manager import CacheManager
 from radixlab.request import Request
 from radixlab.snapshot import Snapshot, diff
 from radixlab.tokens import brief
-from radixlab.viz.words import count
+from radixlab.viz.words import count, verb
 
 
 class NobodyRuns(RadixLabError):
@@ -175,9 +175,8 @@ class Sandbox:
         return self._admit(self._new_request(text))
 
     def _admit(self, request: Request) -> str:
-        if not self.manager.admit(request):
-            free, evictable = self.manager.pool.free_size, self.manager.cache.evictable_size
-            raise PoolExhausted(self.manager.round_up(request.max_len), free, evictable)
+        if not self.manager.admit(request, self.manager.promised_size):
+            raise self.manager.no_room_for(request)
         self.requests.append(request)
         assert request.handle is not None
         caption = (
@@ -200,7 +199,8 @@ class Sandbox:
         said = f"{self._evict(shortage)} " if room else ""
         slots = self.manager.allocate(request, request.num_tokens)
         if slots:
-            caption = f"{request.request_id}: {_slots(slots)} leave the free list."
+            leave = verb(len(slots), "leaves", "leave")
+            caption = f"{request.request_id}: {_slots(slots)} {leave} the free list."
             self._record(4, self.manager.allocate, caption, request=request)
         said += self._compute(request)
         if waiting:
@@ -218,15 +218,18 @@ class Sandbox:
         request.output.append(0)
         cached = request.handle.cached_len
         caption = (
-            f"{request.request_id}: {cached} tokens can be found by all now; "
-            f"{found} were there before."
+            f"{request.request_id}: {count(cached, 'token')} can be found by all now; "
+            f"{found} {verb(found, 'was', 'were')} there before."
         )
         insert, node = self.manager.cache.insert_prefix, request.handle.node
         self._record(5, insert, caption, name="insert", request=request, node=node)
         said = f"{request.request_id}: {held} of {count(total, 'token')} found, {len(own)} computed"
         said += f" into {_slots(own)}."
         if found > held:
-            said += f" {_slots(own[: found - held])} are freed at once: the tree has their tokens."
+            twice = own[: found - held]
+            are, their = (verb(len(twice), *forms) for forms in (("is", "are"), ("its", "their")))
+            tokens = verb(len(twice), "token", "tokens")
+            said += f" {_slots(twice)} {are} freed at once: the tree has {their} {tokens}."
         if cached < total:
             said += f" Only whole pages are cached: {count(cached, 'token')}."
         return said
@@ -238,9 +241,13 @@ class Sandbox:
                 "request", request_id, "inserted first; abort ends one that is not"
             )
         assert request.handle is not None
-        node = request.handle.node
+        node, cached = request.handle.node, request.handle.cached_len
+        private = request.page_table[cached:]
         self.manager.release(request)
-        caption = f"{request_id}: its prefix stays cached. It has ended and holds nothing."
+        stays = "its prefix stays cached" if cached else "it fills no page, so nothing stays cached"
+        caption = f"{request_id}: {stays}. It has ended and holds nothing."
+        if private:
+            caption += f" {_slots(private)} {verb(len(private), 'is', 'are')} free again."
         return self._record(6, self.manager.cache.unlock, caption, request=request, node=node)
 
     def _abort(self, request_id: str) -> str:
@@ -256,10 +263,10 @@ class Sandbox:
     def _evict(self, num_tokens: int) -> str:
         evictable = self.manager.cache.evictable_size
         if not 1 <= num_tokens <= evictable:
-            allowed = f"from 1 to the {evictable} that are evictable"
+            allowed = f"from 1 to the {evictable} that {verb(evictable, 'is', 'are')} evictable"
             raise InvalidArgument("slots to evict", num_tokens, allowed)
         slots = self.manager.evict(num_tokens)
-        caption = f"Unheld leaves go; {_slots(slots)} are free again."
+        caption = f"Unheld leaves go; {_slots(slots)} {verb(len(slots), 'is', 'are')} free again."
         return self._record(7, self.manager.cache.evict, caption)
 
     def _find(self, request_id: str) -> Request:
@@ -283,7 +290,8 @@ def _found(cached_len: int, num_tokens: int, page_size: int) -> str:
             return "No whole page before its last token is cached."
         return "Nothing of it is cached."
     last = ", the last one left out" if cached_len == num_tokens - 1 else ""
-    return f"{cached_len} of {num_tokens} tokens are cached{last}. Found is not yet held."
+    are = verb(cached_len, "is", "are")
+    return f"{cached_len} of {num_tokens} tokens {are} cached{last}. Found is not yet held."
 
 
 def _slots(slots: Sequence[int]) -> str:

@@ -16,6 +16,7 @@ def rc() -> dict[str, Any]:
     """Matplotlib's settings: each line has a colour, a dash and a marker of its own.
 
     From the eighth line on all come again, but markers one place further, and dashes two.
+    On a phone the site shows 11 points as 8 pixels, and up to 6 inches without scrolling.
     """
     from cycler import cycler
 
@@ -30,12 +31,12 @@ def rc() -> dict[str, Any]:
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.titlelocation": "left",
-        "axes.titlesize": 11,
+        "axes.titlesize": 12,
         "figure.constrained_layout.use": True,
         "figure.dpi": 110,
         "figure.facecolor": "white",
         "font.family": "sans-serif",
-        "font.size": 10,
+        "font.size": 11,
         "grid.color": "#e3e6ea",
         "grid.linewidth": 0.8,
         "legend.frameon": False,

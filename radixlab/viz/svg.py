@@ -18,12 +18,13 @@ def number(value: float) -> str:
 
 @dataclass(slots=True)
 class Canvas:
-    """SVG elements, and how far to the right and down they reach."""
+    """SVG elements, how far to the right and down they reach, and what they show in words."""
 
     width: float = 0
     height: float = 0
     parts: list[str] = field(default_factory=list)
     css: str = "rl-svg"
+    desc: str = ""
 
     def reach(self, x: float, y: float) -> None:
         """Make room for the point (x, y)."""
@@ -67,5 +68,6 @@ class Canvas:
         w, h = number(width), number(height)
         box = f'viewBox="0 0 {w} {h}" width="{w}" height="{h}"'
         head = f'<svg class="{self.css}" role="img" {box}>'
+        desc = desc or self.desc
         told = f"<desc>{escape(desc)}</desc>" if desc else ""
         return [head, f"<title>{escape(title)}</title>{told}", *self.parts, "</svg>"]

@@ -12,9 +12,12 @@ from radixlab.viz import palette
 from radixlab.viz.fold import Branch, Stub
 from radixlab.viz.marks import Mark, node_state
 from radixlab.viz.svg import CHAR, Canvas, number
-from radixlab.viz.words import Decode, show_slots, show_tokens
+from radixlab.viz.treetext import tree_told
+from radixlab.viz.words import Decode, count, show_slots, show_tokens
 
 LINE, GAP_X, GAP_Y, PAD = 16, 14, 26, 10
+WORDS = 6.4
+"""Width of a character that is not monospace, on average."""
 MOST = 5
 """Tokens on a card; a longer edge is shortened."""
 
@@ -34,7 +37,9 @@ class Card:
 
 def draw_branches(root: Branch, marks: dict[int, Mark], decode: Decode | None = None) -> Canvas:
     """The tree below `root`, growing downwards, each parent above the middle of its children."""
-    return draw_cards(_card(root, marks, decode))
+    canvas = draw_cards(_card(root, marks, decode))
+    canvas.desc = tree_told(root, marks, decode)
+    return canvas
 
 
 def draw_cards(root: Card) -> Canvas:
@@ -66,7 +71,7 @@ def _lines(node: NodeSnapshot, mark: Mark | None, decode: Decode | None) -> list
     lines = [
         (show_tokens(node.key, decode, MOST), "mono bold"),
         (show_slots(node.value, MOST), "mono"),
-        (f"ref {node.ref_count} · used {node.timestamp}", "muted"),
+        (f"ref {node.ref_count} · used at {node.timestamp}", "muted"),
     ]
     if node.namespace:
         lines.append((node.namespace, "muted"))
@@ -76,19 +81,24 @@ def _lines(node: NodeSnapshot, mark: Mark | None, decode: Decode | None) -> list
 
 
 def _stub(stub: Stub) -> Card:
-    lines = [(f"+ {stub.nodes} nodes", "muted"), (f"{stub.tokens} tokens", "muted")]
+    lines = [(f"+ {count(stub.nodes, 'node')}", "muted"), (count(stub.tokens, "token"), "muted")]
     if stub.marked:
         lines.append((f"{stub.marked} marked", "muted"))
     return Card(lines, "box stub")
 
 
 def _measure(card: Card) -> None:
-    card.width = max(len(text) for text, _ in card.lines) * CHAR + 2 * PAD
+    card.width = max(map(_width, card.lines)) + 2 * PAD
     card.height = len(card.lines) * LINE + PAD
     for child in card.children:
         _measure(child)
     below = sum(child.span for child in card.children) + GAP_X * (len(card.children) - 1)
     card.span = max(card.width, below)
+
+
+def _width(line: tuple[str, str]) -> float:
+    text, css = line
+    return len(text) * (CHAR if "mono" in css else WORDS)
 
 
 def _place(canvas: Canvas, card: Card, left: float, top: float) -> float:

@@ -43,6 +43,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def verb(number: int, one: str, many: str) -> str:
+    """The form of a verb that goes with a number: 1 slot is free, 2 slots are."""
+    return one if number == 1 else many
+
+
 def escape(text: str) -> str:
     """Text that may stand in HTML and SVG, within attributes too."""
     return _escape(text, quote=True)

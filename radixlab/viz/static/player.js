@@ -1,5 +1,5 @@
 // The step player of radixlab: shows pictures that Python has made, one after another.
-// A frame: {number, name, caption, event, sizes, waiting, running, told, question, tree, pool, code}.
+// A frame: {number, name, caption, event, sizes, waiting, running, told, question, tree, pools, code}.
 
 const SPEEDS = [[0.5, "slow"], [1, "normal"], [2, "fast"]];
 const SECONDS = 2.4; // a frame at normal speed
@@ -62,7 +62,7 @@ function render({ model, el }) {
   const controls = make("div", { class: "rl-controls", role: "group", "aria-label": "Steps" },
     make("span", { class: "rl-buttons" }, first, back, next, end, playing),
     slider,
-    make("span", { class: "rl-where" }, "Step ", jump, ` of ${last + 1}`),
+    make("span", { class: "rl-where" }, make("span", {}, "Step "), jump, ` of ${last + 1}`),
     speed);
 
   const heading = make("p", { class: "rl-title" }, title);
@@ -70,8 +70,10 @@ function render({ model, el }) {
   const caption = make("span", {});
   const reveal = make("button", { type: "button", class: "rl-reveal", onclick: () => forward() },
     "Show what happens");
-  const note = make("p", { class: "rl-note" }, "The picture still shows the state before this step.");
+  const note = make("span", { class: "rl-note" }, "The picture shows the state before.");
   const line = make("p", { class: "rl-caption" }, step, caption);
+  const ask = make("div", { class: "rl-ask" }, reveal, note);
+  const says = make("div", { class: revealed < last ? "rl-says rl-asks" : "rl-says" }, line, ask);
   const books = make("div", { class: "rl-books" });
   const tree = make("div", { class: "rl-tree rl-scroll" });
   const pool = make("div", { class: "rl-pool rl-scroll" });
@@ -80,14 +82,14 @@ function render({ model, el }) {
     style: `--tree: ${treeWidth}px; --pool: ${poolWidth}px`,
     "aria-label": `${title}: picture and code of the step. Arrow keys step, Home and End jump.` }, tree, pool, code);
   const live = make("div", { class: "rl-live", "aria-live": "polite", role: "status" });
-  const all = make("details", { class: "rl-all" }, make("summary", {}, `All ${last + 1} steps as text`),
+  const all = make("details", { class: "rl-all" }, make("summary", {}, `All ${last + 1} step${last ? "s" : ""} as text`),
     make("ol", {}, ...frames.map((frame) => make("li", {},
       make("b", {}, `${frame.number} ${frame.name}. `), `${frame.caption} `,
       make("span", {}, frame.told + sizes(frame))))));
   // With a tabindex a click on plain text brings the focus here, and with it the keys.
   const root = make("div", { class: "radixlab rl-player", role: "region", "aria-label": title, tabindex: -1,
     "data-lm-suppress-shortcuts": "true", onkeydown: key },
-    heading, controls, line, reveal, note, books, stage, live, all);
+    heading, controls, says, books, stage, live, all);
 
   function sizes({ sizes }) {
     return STATES.map((state, i) => `${state} ${sizes[i]}`).join(", ") + ".";
@@ -139,6 +141,7 @@ function render({ model, el }) {
   // --- showing --------------------------------------------------------------------------------
   function show() {
     const pressed = root.getRootNode().activeElement;
+    const held = pressed !== root && root.contains(pressed);
     const now = index();
     const frame = frames[now];
     const seen = asking ? frames[now - 1] ?? beginning : frame;
@@ -146,11 +149,11 @@ function render({ model, el }) {
     step.className = `rl-step ${asking ? "" : frame.event}`;
     caption.textContent = asking ? frame.question : frame.caption;
     root.classList.toggle("rl-asking", asking);
-    reveal.hidden = !asking;
+    ask.hidden = !asking;
     const blank = !seen;
     note.hidden = !asking || blank;
-    draw(tree, blank ? null : seen.tree, "Radix tree");
-    draw(pool, blank ? null : seen.pool, "Page tables and pool");
+    draw(tree, blank ? [] : [seen.tree], "Radix tree");
+    draw(pool, blank ? [] : seen.pools, "Page tables and pool");
     replace(books, ...(blank ? [] : list(seen)));
     replace(code, ...(asking ? [] : frame.code.map(listing)));
     for (const mark of code.querySelectorAll(".rl-marked")) {
@@ -162,16 +165,17 @@ function render({ model, el }) {
     first.disabled = back.disabled = now === 0;
     next.disabled = end.disabled = now === last && !asking;
     live.textContent = `Step ${now + 1} of ${last + 1}, ${frame.name}. ${caption.textContent}`;
-    // A button that can't be pressed any more leaves its keys to the stage.
-    if (root.contains(pressed) && (pressed.disabled || pressed.hidden)) stage.focus({ preventScroll: true });
+    // What is gone, or can't have the focus any more, leaves it to the stage.
+    const lost = !root.contains(pressed) || pressed.disabled || pressed.closest("[hidden]") || pressed.tabIndex < 0;
+    if (held && lost) stage.focus({ preventScroll: true });
   }
 
-  function draw(box, picture, label) {
-    if (box.dataset.picture === String(picture)) return;
-    box.dataset.picture = picture;
-    box.innerHTML = picture === null ? "" : pictures[picture].map((part) => parts[part]).join("");
-    const svg = box.firstElementChild;
-    if (svg) svg.style.minWidth = `${SMALLEST * svg.getAttribute("width")}px`;
+  // Of a wide and a slim picture the style sheet shows one.
+  function draw(box, numbers, label) {
+    if (box.dataset.picture === String(numbers)) return;
+    box.dataset.picture = numbers;
+    box.innerHTML = numbers.map((number) => pictures[number].map((part) => parts[part]).join("")).join("");
+    for (const svg of box.children) svg.style.minWidth = `${SMALLEST * svg.getAttribute("width")}px`;
     const marked = box.querySelector(MARKED);
     if (marked) {
       const { left, width } = marked.getBoundingClientRect();
