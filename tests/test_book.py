@@ -110,8 +110,9 @@ def test_24_a_cell_that_fails_fails_the_build() -> None:
 def test_24_what_shows_widgets_comes_with_the_site() -> None:
     """Widgets were missing from static pages (jupyter-book/jupyter-book#1991): their scripts are
     our own files, in the order in which they need one another."""
-    scripts = list(CONFIG["sphinx"]["config"]["nb_ipywidgets_js"])
-    assert scripts == ["vendor/require.js", "require-here.js", "vendor/embed-amd.js"]
+    assert list(CONFIG["sphinx"]["config"]["nb_ipywidgets_js"]) == ["widgets.js"]
+    loader = (BOOK / "assets/widgets.js").read_text()
+    assert '["require.js", "embed-amd.js"]' in loader and "script.async = false" in loader
     packages = json.loads((BOOK / "npm/package.json").read_text())["dependencies"]
     assert {"requirejs", "@jupyter-widgets/html-manager"} <= set(packages)
 

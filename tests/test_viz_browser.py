@@ -179,7 +179,7 @@ def test_predict_first_hides_caption_and_code_and_shows_the_state_before(
 
 
 @pytest.mark.parametrize("name", ["predict", "chapter", "race"])
-def test_16_no_action_of_the_player_loses_the_focus(
+def test_no_action_of_the_player_loses_the_focus(
     name: str, open_page: functools.partial[Watched]
 ) -> None:
     page = open_page(name, viewport=PHONE).page
@@ -204,7 +204,7 @@ def test_16_no_action_of_the_player_loses_the_focus(
             page.keyboard.press("End")
 
 
-def test_17_the_stage_has_its_ring_while_a_question_is_open(
+def test_the_stage_has_its_ring_while_a_question_is_open(
     open_page: functools.partial[Watched],
 ) -> None:
     look = "e => (s => [s.outlineStyle, s.outlineWidth, s.outlineColor])(getComputedStyle(e))"
@@ -224,7 +224,7 @@ SITE = "main { padding: 0 24px !important }"
 
 
 @pytest.mark.parametrize("name", ["predict", "race", "split"])
-def test_21_on_a_phone_buttons_and_picture_are_seen_together(
+def test_on_a_phone_buttons_and_picture_are_seen_together(
     name: str, open_page: functools.partial[Watched]
 ) -> None:
     page = open_page(name, viewport=PHONES[0]).page
@@ -243,7 +243,7 @@ def test_21_on_a_phone_buttons_and_picture_are_seen_together(
 
 @pytest.mark.parametrize("viewport", PHONES, ids=["393", "320"])
 @pytest.mark.parametrize("name", ["predict", "race", "split"])
-def test_28_on_a_phone_no_slot_is_cut_and_no_text_is_smaller_than_nine_pixels(
+def test_on_a_phone_no_slot_is_cut_and_no_text_is_smaller_than_nine_pixels(
     name: str, viewport: dict[str, int], open_page: functools.partial[Watched]
 ) -> None:
     page = open_page(name, viewport=viewport).page
@@ -264,7 +264,7 @@ def test_28_on_a_phone_no_slot_is_cut_and_no_text_is_smaller_than_nine_pixels(
 
 
 @pytest.mark.parametrize("width", [320, 360])
-def test_27_a_picture_that_scrolls_has_the_keys_and_a_name(
+def test_a_picture_that_scrolls_has_the_keys_and_a_name(
     width: int, open_page: functools.partial[Watched]
 ) -> None:
     watched = open_page("pictures", viewport={"width": width, "height": 740})

@@ -119,7 +119,7 @@ def described(svg: str) -> tuple[str, str]:
     return drawn.findtext("title", ""), drawn.findtext("desc", "")
 
 
-def test_19_a_tree_s_description_tells_its_nodes_and_is_not_read_out_at_each_step() -> None:
+def test_a_tree_s_description_tells_its_nodes_and_is_not_read_out_at_each_step() -> None:
     story, steps = play("chapter").story, list(chapter_scenario().steps())
     for frame, step in zip(story["frames"], steps, strict=True):
         name, told = described(picture(story, frame["tree"]))
@@ -140,14 +140,14 @@ def name_of(step: Step) -> str:
     return f"Radix tree, {len(step.snapshot.nodes) - 1} nodes below the root"
 
 
-def test_38_both_kinds_of_picture_have_one_word_for_the_time_of_last_use() -> None:
+def test_both_kinds_of_picture_have_one_word_for_the_time_of_last_use() -> None:
     step = list(chapter_scenario().steps())[6]
     for svg in (picture(play("chapter").story, play("chapter").story["frames"][6]["tree"]),
                 draw_tree(step).svg):  # fmt: skip
         assert re.search(r">[^<]*used at \d+<", svg) and not re.search(r"used \d", svg)
 
 
-def test_28_a_strip_too_wide_for_a_phone_has_a_slim_one_of_eight_to_a_row() -> None:
+def test_a_strip_too_wide_for_a_phone_has_a_slim_one_of_eight_to_a_row() -> None:
     for pages, page_size, sizes in ((8, 1, [8]), (12, 1, [12, 8]), (2, 16, [16, 8])):
         manager = radixlab.CacheManager(pages, page_size)
         drawn = draw_pool(manager)
@@ -164,7 +164,7 @@ def test_28_a_strip_too_wide_for_a_phone_has_a_slim_one_of_eight_to_a_row() -> N
             assert drawn.slim in drawn.html
 
 
-def test_26_without_a_widget_there_are_the_steps_as_a_list() -> None:
+def test_without_a_widget_there_are_the_steps_as_a_list() -> None:
     player = play("chapter", title="R1 & R2")
     bundle, _ = player._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle

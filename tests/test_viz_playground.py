@@ -243,7 +243,7 @@ def test_errors_are_sentences_and_leave_the_picture(name: str, prompt: str, sent
     assert playground.picture.value == picture
 
 
-def test_31_without_a_kernel_there_is_a_still_that_says_so_first_and_has_no_field() -> None:
+def test_without_a_kernel_there_is_a_still_that_says_so_first_and_has_no_field() -> None:
     playground = radixlab.playground(24)
     click(playground, "insert", "the cat sat on the mat")
     bundle = playground._repr_mimebundle_()
