@@ -129,7 +129,7 @@ def test_every_player_of_the_lifecycle_page_steps(start: str, page: Watched) -> 
 
 def test_a_quiz_answers_and_explains(start: str, page: Watched) -> None:
     open_page(page, start + "02-radix-tree.html")
-    page.page.get_by_text("It may cut an edge and refresh recency", exact=True).click()
+    page.page.locator("summary", has_text="It may cut an edge and refresh recency").click()
     expect(page.page.locator(".rl-quiz details[open].right p")).to_be_visible()
     page.assert_clean()
 
