@@ -234,7 +234,7 @@ class Scheduler:
         budget, most = self.settings.prefill_budget, self.settings.max_running
         if self.refused is not None and self._seen == self._state():
             return []
-        self.refused = None
+        self.refused, self._seen = None, ()  # it would keep alive who has waited
         started = [] if self.chunked is None else [self.chunked]
         left = sum(request.num_tokens - request.computed_len for request in started)
         ordered = self._order(started) if left < budget and len(running) < most else []
