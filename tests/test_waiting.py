@@ -377,3 +377,14 @@ def test_after_a_refusal_all_are_asked_again() -> None:
 def test_a_policy_is_a_function(policy: object) -> None:
     with pytest.raises(InvalidArgument, match="policy must be a function"):
         Engine(CacheManager(8), NullRunner(), policy=policy)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_queue_that_is_gone_is_not_remembered() -> None:
+    engine = Engine(CacheManager(8), NullRunner())
+    for first in (10, 20):
+        engine.add(Request(range(first, first + 6), max_new_tokens=3))
+    engine.step()
+    engine.step()
+    assert engine.scheduler.refused is not None  # the second waits for the first's slots
+    list(engine.stream())
+    assert engine.scheduler._seen == ()  # or it would keep the second alive
