@@ -212,16 +212,17 @@ class Scheduler:
         self.chunked: Request | None = None
         self.prefilled_tokens = 0
         self.refused: Request | None = None
-        self._seen: tuple[object, ...] = ()  # the state in which that was
+        self._seen = (0, 0)  # the state in which that was
 
     def add(self, request: Request) -> None:
         """Let a request wait."""
-        self.waiting[request] = self.prefilled_tokens
+        self.waiting[request], self.refused = self.prefilled_tokens, None
 
     def forget_ended(self) -> None:
         """Drop what has ended, by whatever hand, from the queue and the middle of its prompt."""
         for request in [r for r in self.waiting if r.state is not RequestState.WAITING]:
             del self.waiting[request]
+            self.refused = None
         if self.chunked is not None and self.chunked.state is not RequestState.RUNNING:
             self.chunked = None
 
@@ -234,7 +235,7 @@ class Scheduler:
         budget, most = self.settings.prefill_budget, self.settings.max_running
         if self.refused is not None and self._seen == self._state():
             return []
-        self.refused, self._seen = None, ()  # it would keep alive who has waited
+        self.refused = None
         started = [] if self.chunked is None else [self.chunked]
         left = sum(request.num_tokens - request.computed_len for request in started)
         ordered = self._order(started) if left < budget and len(running) < most else []
@@ -264,10 +265,9 @@ class Scheduler:
         silent = InvalidArgument("policy", self.policy, "one that names somebody who waits")
         return full if running >= most else silent
 
-    def _state(self) -> tuple[object, ...]:
-        """What decides who fits: the cache's content, the room, the queue."""
-        room = self.manager.available_size - self.manager.promised_size
-        return self.manager.cache.tick, room, list(self.waiting)
+    def _state(self) -> tuple[int, int]:
+        """What decides who of one queue fits: the cache's content, and the room."""
+        return self.manager.cache.tick, self.manager.available_size - self.manager.promised_size
 
     def _order(self, started: Sequence[Request]) -> list[Request]:
         """Match those who wait and sort them, without those who had better wait for others."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable, Collection, Sequence
 
 import pytest
@@ -379,12 +381,18 @@ def test_a_policy_is_a_function(policy: object) -> None:
         Engine(CacheManager(8), NullRunner(), policy=policy)  # type: ignore[arg-type]  # on purpose
 
 
-def test_a_queue_that_is_gone_is_not_remembered() -> None:
+def test_whoever_has_ended_is_not_kept_alive_by_the_memory_of_a_refusal() -> None:
     engine = Engine(CacheManager(8), NullRunner())
-    for first in (10, 20):
-        engine.add(Request(range(first, first + 6), max_new_tokens=3))
+    requests = [Request(range(first, first + 6), max_new_tokens=3) for first in (10, 20, 30)]
+    for request in requests:
+        engine.add(request)
     engine.step()
     engine.step()
-    assert engine.scheduler.refused is not None  # the second waits for the first's slots
-    list(engine.stream())
-    assert engine.scheduler._seen == ()  # or it would keep the second alive
+    assert engine.scheduler.refused is requests[1]  # it waits for the first one's slots
+    for request in requests:
+        engine.abort(request)
+    engine.records.clear()
+    gone = [weakref.ref(request) for request in requests]
+    del request, requests
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 3
