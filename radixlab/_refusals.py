@@ -17,17 +17,30 @@ CHARTS = (".svg", ".png", ".pdf")
 
 
 @contextmanager
-def refusals() -> Iterator[Console]:
-    """A console on stderr; whatever is refused in the block is one line there, no traceback."""
+def refusals(extra: str = "model") -> Iterator[Console]:
+    """A console on stderr; whatever is refused in the block is one line there, no traceback.
+
+    `extra` is what pip has to install if a library is missing.
+    """
     errors = Console(stderr=True)
     try:
         yield errors
     except (RadixLabError, OSError, UnicodeDecodeError, ModuleNotFoundError) as error:
-        missing = isinstance(error, ModuleNotFoundError) and "pip install" not in str(error)
-        hint = ": pip install 'radixlab[model]'" if missing else ""
-        line = Text.assemble((type(error).__name__, "red"), f": {error}{hint}")
+        said = str(error)
+        if isinstance(error, FileNotFoundError) and error.filename:
+            said = f"there is no {error.filename}"
+        elif isinstance(error, ModuleNotFoundError) and "pip install" not in said:
+            if (error.name or "").startswith("radixlab"):
+                raise
+            said += f": pip install 'radixlab[{extra}]'"
+        line = Text.assemble((type(error).__name__, "red"), f": {printable(said)}")
         errors.print(line, soft_wrap=True)
         raise typer.Exit(2) from None
+
+
+def printable(text: str) -> str:
+    """A name may be anybody's text: what could steer a terminal is shown as a sign."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def check_file(option: str, path: Path | None) -> None:

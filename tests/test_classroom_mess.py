@@ -400,7 +400,7 @@ def test_another_sheet_in_the_same_folder_is_refused_before_anything_is_lost(
     before = (out / "results" / "ana.json").read_bytes()
     other = tmp_path / "06-other.md"
     other.write_text(SOURCE.format(name="06-other"), encoding="utf-8")
-    said = run("grade", other, folder, out, "--again", code=1)
+    said = run("grade", other, folder, out, "--again", code=2)
     assert "a folder of its own, such as results/06-other: it has 05-double" in said
     assert (out / "results" / "ana.json").read_bytes() == before
 
@@ -411,7 +411,7 @@ def test_files_that_are_no_notebook_are_named(source: Path, tmp_path: Path) -> N
     folder.mkdir()
     for name in ("x.zip", "ben.ipynb.txt", ".hidden"):
         (folder / name).write_text("")
-    said = run("grade", source, folder, out, code=1)
+    said = run("grade", source, folder, out, code=2)
     assert "not graded: x.zip (hand in 05-double.ipynb)" in said
     hand_in(load_sheet(source), folder / "ana" / "05-double.ipynb")
     hand_in(load_sheet(source), folder / "ana" / "05-double (1).ipynb", RIGHT)
@@ -442,7 +442,7 @@ def test_unfinished_grades_leave_the_house_only_on_request(source: Path, tmp_pat
     run("grade", source, folder, out)
     roster = tmp_path / "roster.csv"
     roster.write_text("name,username\nAna,ana\nBen,ben\n")
-    assert "1 answer waits for points" in run("export", source, out, "--roster", roster, code=1)
+    assert "1 answer waits for points" in run("export", source, out, "--roster", roster, code=2)
     assert not (out / "moodle.csv").exists()
     said = run("export", source, out, "--roster", roster, "--partial")
     assert "not exported: ana: has answers without points" in said
@@ -454,11 +454,11 @@ def test_a_missing_path_and_a_short_seed_are_said_plainly(source: Path, tmp_path
     folder = tmp_path / "in"
     folder.mkdir()
     (tmp_path / "seed").write_text("short")
-    said = run("grade", source, folder, tmp_path / "o", "--seed-file", tmp_path / "seed", code=1)
+    said = run("grade", source, folder, tmp_path / "o", "--seed-file", tmp_path / "seed", code=2)
     assert "the seed has 5 characters: easy to guess" in said
-    said = run("grade", source, folder, tmp_path / "o", "--seed-file", tmp_path / "no", code=1)
+    said = run("grade", source, folder, tmp_path / "o", "--seed-file", tmp_path / "no", code=2)
     assert "there is no such file" in said
-    assert "there is no " in run("audit", tmp_path / "none.md", code=1)
+    assert "there is no " in run("audit", tmp_path / "none.md", code=2)
 
 
 def test_a_sheet_is_known_by_its_number_alone() -> None:

@@ -216,7 +216,7 @@ def test_feedback_goes_back_when_all_answers_have_points_or_without_those_people
     hand_in(sheet, folder / "doeann_1_11_05-double.ipynb", RIGHT, "Because.")
     hand_in(sheet, folder / "roeben_2_12_05-double.ipynb", RIGHT)
     run("grade", source, folder, out)
-    assert "Unfinished: 1 answer waits for points" in run("give-back", source, out, code=1)
+    assert "Unfinished: 1 answer waits for points" in run("give-back", source, out, code=2)
     assert not (out / "feedback-canvas.zip").exists()
     said = run("give-back", source, out, "--partial")
     assert "not given back: doeann_1: has answers without points" in said
@@ -313,11 +313,11 @@ def test_a_roster_is_kept_for_later_and_a_bad_one_stops_before_anything_is_grade
     hand_in(sheet, folder / "mallory.ipynb", RIGHT)
     bad = tmp_path / "bad.csv"
     bad.write_text("Colour\nred\n")
-    assert "BadTable" in run("grade", source, folder, out, "--roster", bad, code=1)
+    assert "BadTable" in run("grade", source, folder, out, "--roster", bad, code=2)
     assert not out.exists()
     run("grade", source, folder, out)
     assert "name" not in table(out / "grades.csv")[0]
-    said = run("export", source, out, code=1)
+    said = run("export", source, out, code=2)
     assert "--roster" in said and "has none from before" in said
     good = tmp_path / "good.csv"
     good.write_text("name;username\nAna A;ana\nZoe Z;zoe\n")
@@ -331,6 +331,6 @@ def test_a_roster_is_kept_for_later_and_a_bad_one_stops_before_anything_is_grade
         ("", "Zoe Z", "zoe", "missing"),
     ]
     before = (out / "roster.csv").read_bytes()
-    assert "BadTable" in run("feedback", source, out, "--roster", bad, code=1)
+    assert "BadTable" in run("feedback", source, out, "--roster", bad, code=2)
     assert (out / "roster.csv").read_bytes() == before == good.read_bytes()
     assert "1 exported" in run("export", source, out, "--for", "moodle")

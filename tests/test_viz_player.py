@@ -169,6 +169,7 @@ def test_without_a_widget_there_are_the_steps_as_a_list() -> None:
     bundle, _ = player._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/html"].count("<li>") == 16 and "R1 &amp; R2" in bundle["text/html"]
+    assert "<b>match</b>. " in bundle["text/html"]
     assert all(escape(step.caption) in bundle["text/html"] for step in player.steps)
 
 
@@ -280,7 +281,7 @@ def test_a_saved_player_is_one_file_that_names_no_other_host(tmp_path: Path) -> 
     assert hosts <= {"http://www.w3.org"}, hosts
     assert "default-src 'none'" in text
     assert text.count("</script>") == 2
-    assert "<li>R1: 4 of 6 tokens are cached" in text, "without JavaScript there is the text"
+    assert "<b>match</b>. R1: 4 of 6 tokens are cached" in text, "without JavaScript: the text"
 
 
 def test_each_state_and_event_has_its_colours_in_the_style_sheet() -> None:

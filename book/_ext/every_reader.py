@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from html import escape
+from collections.abc import Iterator
 from typing import Any, cast
 
 from docutils import nodes
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
+
+from radixlab.viz.player import as_list
 
 STATE, VIEW = (f"application/vnd.jupyter.widget-{kind}+json" for kind in ("state", "view"))
 
@@ -69,15 +70,6 @@ def wrap_lines(app: Sphinx, doctree: nodes.document) -> None:
 
 
 # --- players without JavaScript, or before it has come -------------------------------------------
-
-
-def as_list(title: str, frames: Iterable[dict[str, Any]]) -> str:
-    """The steps of a player as text: what stands in its place until it is there."""
-    items = "".join(
-        f"<li><b>{escape(f['name'])}</b>. {escape(f['caption'])} {escape(f['told'])}</li>"
-        for f in frames
-    )
-    return f'<div class="rl-words"><p><b>{escape(title)}</b></p><ol>{items}</ol></div>'
 
 
 def add_words(app: Sphinx, doctree: nodes.document) -> None:

@@ -23,7 +23,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from docutils import nodes
-from every_reader import as_list
 from first_use import link_first_uses, read_terms
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -32,6 +31,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from radixlab.viz import play
+from radixlab.viz.player import as_list
 from radixlab.viz.theme import read_static, style_sheet
 
 LOCAL = "http://localhost:8000/radixlab/"
@@ -162,24 +162,17 @@ def add_notebook(app: Sphinx, doctree: nodes.document) -> None:
     title.parent.insert(title.parent.index(title) + 1, bar)
 
 
-NO_KERNEL = (
-    "Here the playground is only a picture: it needs Python behind it, which this site has not. "
-    "Download this notebook and run it to play."
-)
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def still_playground(app: Sphinx, doctree: nodes.document) -> None:
-    """Say that a playground does nothing without a kernel, and keep the keyboard out of it."""
-    for cell in list(doctree.findall(nodes.container)):
-        source = next(iter(cell.findall(nodes.literal_block)), None)
-        output = next((c for c in cell.children if "cell_output" in c.get("classes", ())), None)
-        if source is None or output is None or "playground(" not in source.astext():
+    """A playground does nothing without a kernel: show its still, which has no buttons."""
+    for view in list(doctree.findall(nodes.container)):
+        if view.get("mime_type") != WIDGET:
             continue
-        note = nodes.note("", nodes.paragraph("", NO_KERNEL))
-        still = nodes.raw("", '<div inert class="rl-still">', format="html")
-        at = cell.index(output)
-        cell.children[at : at + 1] = []
-        cell.insert(at, [note, still, output, nodes.raw("", "</div>", format="html")])
+        stills = [each for each in view.parent.children if each.get("mime_type") == "text/html"]
+        if stills and "A still of the playground" in stills[0].astext():
+            view.parent.remove(view)
 
 
 def describe(doctree: nodes.document, length: int = 155) -> str:

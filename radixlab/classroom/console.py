@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from radixlab.errors import RadixLabError
+from radixlab import _refusals
+from radixlab._refusals import printable
 
 if TYPE_CHECKING:
     from radixlab.classroom.gradebook import Gradebook
@@ -28,32 +28,14 @@ ROSTER = "roster.csv"
 
 @contextmanager
 def refusals() -> Iterator[Console]:
-    """A console; whatever is refused is one sentence and exit status 1, not a traceback."""
-    errors = Console(stderr=True)
-    try:
+    """A console; whatever is refused is one line on stderr and exit status 2, no traceback."""
+    with _refusals.refusals("classroom"):
         yield Console(highlight=False)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("radixlab"):
-            raise
-        extra = "pip install 'radixlab[classroom]'"
-        say(errors, f"radixlab classroom needs {error.name}: {extra}", "red")
-        raise typer.Exit(1) from None
-    except FileNotFoundError as error:
-        say(errors, f"FileNotFoundError: there is no {error.filename}", "red")
-        raise typer.Exit(1) from None
-    except (RadixLabError, OSError, UnicodeDecodeError) as error:
-        say(errors, f"{type(error).__name__}: {error}", "red")
-        raise typer.Exit(1) from None
 
 
 def say(console: Console, text: str, style: str = "") -> None:
     """Print text as it is: no markup, no codes for the terminal, no line that is broken."""
     console.print(Text(printable(text), style), soft_wrap=True)
-
-
-def printable(text: str) -> str:
-    """Names are students' texts: what could steer a terminal is shown as a sign."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 def print_paths(console: Console, paths: Iterable[Path]) -> None:

@@ -78,13 +78,7 @@ class StepPlayer(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The widget, and for whoever has none, or no JavaScript, its steps as a list."""
         data, more = super()._repr_mimebundle_(**options) or ({}, {})
-        steps = f"<ol>{self._plain()}</ol>"
-        html = f'<div class="rl-plain"><p>{escape(self.title)}</p>{steps}</div>'
-        return data | {"text/html": html}, more
-
-    def _plain(self) -> str:
-        """All steps as items of a list."""
-        return "".join(f"<li>{escape(f['caption'])}</li>" for f in self.story["frames"])
+        return data | {"text/html": as_list(self.title, self.story["frames"])}, more
 
     def save(self, path: str | Path) -> Path:
         """Write one HTML file that needs nothing else and no network; returns its path."""
@@ -99,7 +93,7 @@ class StepPlayer(anywidget.AnyWidget):
         return (
             read_static("page.html")
             .replace("{{title}}", escape(self.title))
-            .replace("{{plain}}", self._plain())
+            .replace("{{plain}}", as_list(self.title, self.story["frames"]))
             .replace("{{css}}", style_sheet(player=True))
             .replace("{{js}}", script)
             .replace("{{data}}", data)
@@ -107,6 +101,15 @@ class StepPlayer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self.transcript()}"
+
+
+def as_list(title: str, frames: Iterable[dict[str, Any]]) -> str:
+    """The steps of a player as HTML text: what stands in its place where it can't run."""
+    items = "".join(
+        f"<li><b>{escape(f['name'])}</b>. {escape(f['caption'])} {escape(f['told'])}</li>"
+        for f in frames
+    )
+    return f'<div class="rl-words"><p><b>{escape(title)}</b></p><ol>{items}</ol></div>'
 
 
 def play(what: str | Scenario | Recorder | Iterable[Step], **options: Any) -> StepPlayer:
