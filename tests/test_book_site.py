@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import publish
@@ -71,15 +72,39 @@ def open_page(watched: Watched, address: str) -> None:
     watched.page.wait_for_load_state("networkidle")
 
 
+@cache
+def compressed_size(path: Path) -> int:
+    return len(gzip.compress(path.read_bytes(), 6))
+
+
+def weigh(watched: Watched, address: str) -> int:
+    """Bytes that a page and all it loads take, as a server that compresses sends them."""
+    sizes: dict[str, int] = {}
+
+    def note(response: object) -> None:
+        url = response.url.split("?")[0]  # type: ignore[attr-defined]
+        path = SITE / (url.removeprefix(address_root(address)) or "index.html")
+        if path.is_file():
+            sizes[url] = compressed_size(path)
+
+    watched.page.on("response", note)
+    open_page(watched, address)
+    return sum(sizes.values())
+
+
+def address_root(address: str) -> str:
+    return re.match(r"http://[^/]+/[^/]+/", address).group()  # type: ignore[union-attr]
+
+
 def test_the_site_is_fit_to_publish(start: str) -> None:
     assert publish.check() == []
 
 
 @pytest.mark.parametrize("name", book_pages())
-def test_a_page_is_clean_accessible_and_fits_every_screen(
+def test_a_page_is_small_clean_accessible_and_fits_every_screen(
     name: str, start: str, page: Watched
 ) -> None:
-    open_page(page, f"{start}{name}.html")
+    assert weigh(page, f"{start}{name}.html") <= 3 * MB
     page.assert_clean()
     for width in WIDTHS:
         page.page.set_viewport_size({"width": width, "height": 900})
@@ -369,25 +394,6 @@ def test_search_counts_one_page_and_quotes_its_sentence(start: str, page: Watche
 # --- size and time -------------------------------------------------------------------------------
 
 
-def weigh(watched: Watched, address: str) -> int:
-    """Bytes that a page and all it loads take, as a server that compresses sends them."""
-    sizes: dict[str, int] = {}
-
-    def note(response: object) -> None:
-        url = response.url.split("?")[0]  # type: ignore[attr-defined]
-        path = SITE / (url.removeprefix(address_root(address)) or "index.html")
-        if path.is_file():
-            sizes[url] = len(gzip.compress(path.read_bytes(), 6))
-
-    watched.page.on("response", note)
-    open_page(watched, address)
-    return sum(sizes.values())
-
-
-def address_root(address: str) -> str:
-    return re.match(r"http://[^/]+/[^/]+/", address).group()  # type: ignore[union-attr]
-
-
 def test_the_first_page_is_small_and_soon_usable(start: str, page: Watched) -> None:
     size = weigh(page, start)
     times = []
@@ -400,16 +406,6 @@ def test_the_first_page_is_small_and_soon_usable(start: str, page: Watched) -> N
     print(f"{size / 1000:.0f} kB, usable after {min(times):.2f} s")
     assert size <= MB
     assert min(times) <= 2
-
-
-def test_no_page_is_too_large(browser: Browser, start: str) -> None:
-    sizes = {}
-    for name in book_pages():
-        with watch(browser) as watched:
-            sizes[name] = weigh(watched, f"{start}{name}.html")
-    largest = max(sizes, key=lambda name: sizes[name])
-    print(f"{largest}: {sizes[largest] / 1000:.0f} kB")
-    assert sizes[largest] <= 3 * MB
 
 
 # --- what keeps a site from being built ----------------------------------------------------------
