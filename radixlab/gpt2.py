@@ -296,7 +296,9 @@ def pick_device(device: torch.device | str | None = None) -> torch.device:
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=device).device
+        probe = torch.zeros(1, device=device)
+        probe.item()  # "meta" has shapes and no numbers
+        return probe.device
     except (RuntimeError, AssertionError) as error:
         allowed = "a device that torch finds here"
         raise InvalidArgument("device", str(device), allowed) from error

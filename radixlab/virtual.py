@@ -286,9 +286,9 @@ def _wait(record: Record) -> float:
 
 
 def _num_pages(jobs: Sequence[Job], capacity: int | None, page_size: int) -> int:
-    if capacity is not None:
-        return capacity // page_size
-    return sum(-(-(job.prompt_len + job.output_len) // page_size) for job in jobs) or 1
+    """Never more than all jobs fill together: what lies beyond is never used."""
+    needed = sum(-(-(job.prompt_len + job.output_len) // page_size) for job in jobs) or 1
+    return needed if capacity is None else min(capacity // page_size, needed)
 
 
 def _check(policy: str, eviction: str, capacity: int | None, page_size: int) -> None:

@@ -127,6 +127,16 @@ def test_a_request_that_never_fits_is_refused_and_whoever_waits_for_it_comes_all
     assert (run.too_long, run.prompt_tokens, run.output_tokens) == (1, 2, 1)
 
 
+def test_a_capacity_beyond_all_that_is_ever_needed_costs_nothing() -> None:
+    """It was built slot by slot: 10**300 tokens never came to an end."""
+    jobs = [job(range(30)), job(range(20), 7), job([1, 2], after=0)]
+    beyond = simulate(jobs, capacity=10**300, page_size=4)
+    assert beyond.capacity == 10**300
+    assert replace(beyond, capacity=None, seconds=0) == replace(
+        simulate(jobs, page_size=4), seconds=0
+    )
+
+
 @pytest.mark.parametrize("arrival", [0.0, 1000.0])
 def test_who_is_refused_takes_no_time(arrival: float) -> None:
     """Neither the first arrival nor the last token is his."""

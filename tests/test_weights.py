@@ -222,6 +222,8 @@ def test_pick_device_prefers_a_gpu(monkeypatch: pytest.MonkeyPatch):
     assert pick_device("cpu") == torch.device("cpu")
     with pytest.raises(InvalidArgument, match=r"device must be a device .*, got 'gpu'"):
         pick_device("gpu")
+    with pytest.raises(InvalidArgument, match="a device that torch finds here"):
+        pick_device("meta")
     for available, device in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda answer=available: answer)
         assert pick_device(None) == torch.device(device)
