@@ -21,7 +21,7 @@ from radixlab.viz import (
     shared_prompts,
 )
 from radixlab.viz.palette import CYCLE
-from radixlab.viz.playground import picture_html
+from radixlab.viz.playground import picture_html, still_html
 from radixlab.viz.sandbox import say
 from radixlab.viz.style import rc
 
@@ -202,6 +202,20 @@ def test_the_picture_marks_what_the_button_did_and_nothing_once_it_is_undone() -
     assert ">created<" not in playground.picture.value
     assert 'class="moved"' not in playground.picture.value
     assert "4 tokens" not in playground.picture.value, "the second prompt has left no trace"
+
+
+def test_a_playground_begins_with_the_prompts_given() -> None:
+    playground = radixlab.playground(12, prompts=["the cat sat on the mat"])
+    assert "‘mat’" in playground.picture.value and "‘mat’" in still_html(playground.sandbox)
+    assert "5 of 6 tokens are cached, the last one left out" in click(playground, "match")
+    click(playground, "undo")
+    click(playground, "undo")
+    assert "‘mat’" not in playground.picture.value
+    assert playground.buttons["undo"].disabled
+    with pytest.raises(radixlab.errors.PoolExhausted):
+        radixlab.playground(4, prompts=["the cat sat on the mat"])
+    with pytest.raises(radixlab.errors.InvalidArgument, match="prompts must be a list"):
+        radixlab.playground(prompts="the cat")
 
 
 def test_a_session_by_its_buttons() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ipywidgets as widgets
 
-from radixlab.errors import RadixLabError
+from radixlab.errors import InvalidArgument, RadixLabError
 from radixlab.viz.fold import fold
 from radixlab.viz.marks import mark_nodes, with_removed
 from radixlab.viz.picture import scroll_box
@@ -33,10 +33,16 @@ class Playground(widgets.VBox):  # type: ignore[misc]  # ipywidgets publishes no
     """A small cache to try things on: `sandbox` holds its state, `player()` replays it all."""
 
     def __init__(
-        self, num_pages: int = 12, page_size: int = 1, tokenizer: Tokenizer | None = None
+        self,
+        num_pages: int = 12,
+        page_size: int = 1,
+        tokenizer: Tokenizer | None = None,
+        prompts: Iterable[str] = (),
     ) -> None:
         self.tokenizer = tokenizer
         self.sandbox = Sandbox(num_pages, page_size, tokenizer)
+        for prompt in prompts:
+            self.sandbox.insert(prompt)
         self.prompt = widgets.Text(
             value="the cat sat on the mat",
             description="Prompt",
@@ -156,18 +162,24 @@ def still_html(sandbox: Sandbox) -> str:
 
 
 def playground(
-    num_pages: int = 12, page_size: int = 1, tokenizer: Tokenizer | str | None = None
+    num_pages: int = 12,
+    page_size: int = 1,
+    tokenizer: Tokenizer | str | None = None,
+    prompts: Iterable[str] = (),
 ) -> Playground:
-    """Buttons around an empty pool of `num_pages` pages of `page_size` tokens.
+    """Buttons around a pool of `num_pages` pages of `page_size` tokens and a tree.
 
     `tokenizer` is None (each word is a token), anything with `encode` and `decode`, or the name of
-    a model for `radixlab.load_gpt2`: "tiny" is the embedded GPT-2.
+    a model for `radixlab.load_gpt2`: "tiny" is the embedded GPT-2. `prompts` are in the tree from
+    the start. Raises `InvalidPageSize`, and `PoolExhausted` for more prompts than fit.
     """
+    if isinstance(prompts, str):
+        raise InvalidArgument("prompts", prompts, "a list of prompts")
     if isinstance(tokenizer, str):
         from radixlab.gpt2 import load_gpt2
 
         tokenizer = load_gpt2(tokenizer)
-    return Playground(num_pages, page_size, tokenizer)
+    return Playground(num_pages, page_size, tokenizer, prompts)
 
 
 def _number(label: str, low: int, high: int, value: int, width: str) -> widgets.BoundedIntText:
