@@ -212,7 +212,7 @@ def test_a_playground_begins_with_the_prompts_given() -> None:
     click(playground, "undo")
     assert "‘mat’" not in playground.picture.value
     assert playground.buttons["undo"].disabled
-    with pytest.raises(radixlab.errors.PoolExhausted):
+    with pytest.raises(radixlab.errors.RequestTooLong):
         radixlab.playground(4, prompts=["the cat sat on the mat"])
     with pytest.raises(radixlab.errors.InvalidArgument, match="prompts must be a list"):
         radixlab.playground(prompts="the cat")

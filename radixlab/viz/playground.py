@@ -171,7 +171,7 @@ def playground(
 
     `tokenizer` is None (each word is a token), anything with `encode` and `decode`, or the name of
     a model for `radixlab.load_gpt2`: "tiny" is the embedded GPT-2. `prompts` are in the tree from
-    the start. Raises `InvalidPageSize`, and `PoolExhausted` for more prompts than fit.
+    the start. Raises `InvalidPageSize`, and `RequestTooLong` for a prompt larger than the pool.
     """
     if isinstance(prompts, str):
         raise InvalidArgument("prompts", prompts, "a list of prompts")
