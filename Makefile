@@ -128,11 +128,14 @@ lab: env-lab exercises/.built ## JupyterLab, opened on the first notebook (LAB_A
 	@echo "The exercise sheets are in the folder exercises: begin with exercises/$(firstword $(SHEETS)).ipynb"
 	"$(PY)" -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" $(PLAIN) $(LAB_ARGS) notebooks/00-start.ipynb
 
-# Each sheet as a notebook to work in. One in which somebody has written is never overwritten.
+# Each sheet as a notebook to work in. One in which somebody has written is never overwritten; one
+# that was deleted comes anew.
 SHEETS := $(sort $(basename $(notdir $(wildcard book/exercises/[0-9][0-9]-*.md))))
-exercises/.built: $(SHEETS:%=book/exercises/%.md) | env-lab
-	"$(ENV)/bin/radixlab" classroom build $(basename $(notdir $?)) --out exercises --quiet
+GONE := $(filter-out $(wildcard exercises/*.ipynb),$(SHEETS:%=exercises/%.ipynb))
+exercises/.built: $(SHEETS:%=book/exercises/%.md) $(GONE) | env-lab
+	"$(ENV)/bin/radixlab" classroom build $(sort $(basename $(notdir $?))) --out exercises --quiet
 	@touch $@
+$(GONE):
 
 # RADIXLAB_REPOSITORY=https://github.com/OWNER/NAME puts Colab buttons on the pages and the right
 # addresses into the sitemap.

@@ -16,7 +16,9 @@ from pathlib import Path
 import publish
 import pytest
 from chromium import Watched, chromium, watch
+from extras import only, read_profile
 from playwright.sync_api import Browser, expect
+from shell import run
 from test_viz_browser import check_controls
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,13 +31,12 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="session")
 def start() -> Iterator[str]:
-    """Build the site (`make book`, in this environment) and serve it under a sub-path."""
+    """Build the site (`make book`, with what that installs) and serve it under a sub-path."""
     if shutil.which("npm") is None:
         message = "no npm: apt install npm"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     command = ["make", "-o", "env-book", "book", f"VIRTUAL_ENV={sys.prefix}"]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert answer.returncode == 0, (answer.stdout + answer.stderr)[-6000:]
+    run(*command, cwd=ROOT, **only(read_profile("BOOK")))
     with publish.serving() as address:
         yield address
 
