@@ -40,13 +40,13 @@ class LengthMismatch(RadixLabError, ValueError):
 
 
 class InvalidPageSize(RadixLabError, ValueError):
-    """A page holds at least one token, and a pool holds whole pages only."""
+    """A page holds at least one token; a pool holds whole pages, and fewer than 2**31 slots."""
 
     def __init__(self, page_size: object, pages: object = None) -> None:
         self.page_size, self.pages = page_size, pages
         page = f"page_size must be a positive integer, got {page_size!r}"
-        pool = f"a pool needs at least 1 page of {page_size!r} tokens, got {pages!r} pages"
-        super().__init__(page if pages is None else pool)
+        pool = f"a pool needs at least 1 page of {page_size!r} tokens and fewer than 2**31 slots"
+        super().__init__(page if pages is None else f"{pool}, got {pages!r} pages")
 
 
 class InvalidArgument(RadixLabError, ValueError):

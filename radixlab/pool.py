@@ -20,15 +20,15 @@ class PageAllocator:
     as one slot per token. A fresh pool gives ascending slots; blocks that come back are reused last
     in, first out, each in its own order.
 
-    `num_pages` and `page_size` (tokens) must be positive, else `InvalidPageSize`. With
-    `checked=True` each page's owner is known, so that a page freed twice raises `DoubleFree`
-    exactly; otherwise only an overfull free list is noticed.
+    `num_pages` and `page_size` (tokens) must be positive, and a slot's number an int32, else
+    `InvalidPageSize`. With `checked=True` each page's owner is known, so that a page freed twice
+    raises `DoubleFree` exactly; otherwise only an overfull free list is noticed.
     """
 
     def __init__(self, num_pages: int, page_size: int = 1, *, checked: bool = False) -> None:
         if type(page_size) is not int or page_size < 1:
             raise InvalidPageSize(page_size)
-        if type(num_pages) is not int or num_pages < 1:
+        if type(num_pages) is not int or not 0 < num_pages * page_size < 2**31:
             raise InvalidPageSize(page_size, num_pages)
         self.page_size, self.num_pages = page_size, num_pages
         self.total_size = num_pages * page_size

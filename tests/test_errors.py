@@ -187,7 +187,13 @@ REFUSALS: dict[str, Refusal] = {
         lambda w: PageAllocator(0, 2),
         E.InvalidPageSize,
         {"page_size": 2, "pages": 0},
-        "a pool needs at least 1 page of 2 tokens, got 0 pages",
+        "a pool needs at least 1 page of 2 tokens and fewer than 2**31 slots, got 0 pages",
+    ),
+    "a pool whose slots have no int32": Refusal(
+        lambda w: PageAllocator(2**30, 2),
+        E.InvalidPageSize,
+        {"page_size": 2, "pages": 2**30},
+        "a pool needs at least 1 page of 2 tokens and fewer than 2**31 slots, got 1073741824 pages",
     ),
     "fewer slots than token ids": Refusal(
         lambda w: w.cache.insert_prefix([5, 6, 7], slots(0, 1)),
