@@ -28,7 +28,7 @@ Model = Annotated[str, typer.Option(help='"tiny", "gpt2-random", a folder, or a 
 Device = Annotated[str | None, typer.Option(help='"cpu", "cuda", ...; a GPU if there is one.')]
 PageSize = Annotated[int, typer.Option(help="Tokens in a page.")]
 Rounds = Annotated[int, typer.Option(min=1, help="The best of so many rounds counts.")]
-Threads = Annotated[int, typer.Option(min=1, help="Threads that torch may use.")]
+Threads = Annotated[int, typer.Option(min=1, max=1024, help="Threads that torch may use.")]
 Exact = Annotated[bool, typer.Option("--exact/--fast", help="Fixed tiles, or fast kernels.")]
 Compare = Annotated[bool, typer.Option(help="Time transformers too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]

@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from radixlab.errors import InvalidArgument
 from radixlab.kv import KVPool
 from radixlab.linear import Linear
-from radixlab.packing import ATTENTION_ROWS, Plan, Span, check_spans, make_plan
+from radixlab.packing import ATTENTION_ROWS, Plan, Span, checked_spans, make_plan
 from radixlab.weights import (
     GPT2Config,
     ModelNotFound,
@@ -83,8 +83,9 @@ class GPT2:
         device: torch.device | str = "cpu",
         tokenizer_folder: Path | None = None,
     ) -> None:
-        if not dtype.is_floating_point:
-            raise InvalidArgument("dtype", dtype, "a floating-point type")
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            allowed = "torch.float32, torch.bfloat16 or another floating-point type"
+            raise InvalidArgument("dtype", dtype, allowed)
         self.config, self.dtype = config, dtype
         self._tokenizer_folder = tokenizer_folder
         weights = checked_weights(state_dict, config, dtype, torch.device(device))
@@ -184,28 +185,19 @@ class GPT2:
 
         Bad input raises `InvalidArgument` or `LengthMismatch`, and the pool stays as it was.
         """
-        self._check(pool, tile, logits)
-        token_ids = token_ids.to(torch.long)
-        spans = [Span(slots.to(torch.long), start, end) for slots, start, end in spans]
-        check_spans(
-            token_ids, spans, context=self.config.context, vocab=self.config.vocab, pool=pool
-        )
-        spans = [Span(slots.to(self.device), start, end) for slots, start, end in spans]
-        plan = make_plan(token_ids.to(self.device), spans, pool.scratch_slot, tile if exact else 1)
-        # Leave CUDA no choice between kernels for attention. Elsewhere equal shapes settle it.
-        pinned = exact and self.device.type == "cuda"
-        with sdpa_kernel(SDPBackend.MATH) if pinned else nullcontext():
-            return self._run(plan, pool, last_only=logits == "last")
-
-    def _check(self, pool: KVPool, tile: int, logits: str) -> None:
-        mine = (*self.kv_shape, self.dtype, self.device)
-        if (*pool.shape, pool.data.dtype, pool.data.device) != mine:
-            allowed = f"made for {self!r}, as KVPool.for_model does"
-            raise InvalidArgument("pool", pool, allowed)
+        pool.check_fits(self)
         if tile < 16 or tile % 16:
             raise InvalidArgument("tile", tile, "a positive multiple of 16 rows")
         if logits not in ("last", "all"):
             raise InvalidArgument("logits", logits, "'last' or 'all'")
+        token_ids, spans = checked_spans(
+            token_ids, spans, context=self.config.context, vocab=self.config.vocab, pool=pool
+        )
+        plan = make_plan(token_ids, spans, pool.scratch_slot, tile if exact else 1)
+        # Leave CUDA no choice between kernels for attention. Elsewhere equal shapes settle it.
+        pinned = exact and self.device.type == "cuda"
+        with sdpa_kernel(SDPBackend.MATH) if pinned else nullcontext():
+            return self._run(plan, pool, last_only=logits == "last")
 
     def _run(self, plan: Plan, pool: KVPool, *, last_only: bool) -> Tensor:
         x = self._token_embedding[plan.ids] + self._position_embedding[plan.positions]
@@ -314,9 +306,10 @@ def load_gpt2(
 
     `source` is "tiny", the embedded checkpoint; "gpt2-random", the 124M shape with seeded random
     weights and no tokenizer; a folder in Hugging Face's format; or a name on the hub ("gpt2"),
-    from the local cache or the network. Raises `ModelNotFound`, `UnsupportedModel`.
+    from the local cache or the network. Raises `ModelNotFound`, `UnsupportedModel`, and
+    `InvalidArgument` for a dtype or device that can't be.
     """
-    dtype, device = dtype or torch.float32, pick_device(device)
+    dtype, device = torch.float32 if dtype is None else dtype, pick_device(device)
     if source == "gpt2-random":
         return GPT2.random(dtype=dtype, device=device)
     folder = find_checkpoint(source)

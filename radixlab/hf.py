@@ -25,7 +25,7 @@ from transformers import GPT2Config as HFConfig
 from radixlab.errors import InvalidArgument
 from radixlab.gpt2 import EXACT_TILE, GPT2
 from radixlab.kv import KVPool
-from radixlab.packing import Span, check_spans
+from radixlab.packing import Span, checked_spans
 
 __all__ = ["HFGPT2", "PrefixCopies", "hf_model", "paged_attention"]
 
@@ -127,18 +127,18 @@ class HFGPT2:
         """
         if exact:
             raise InvalidArgument("exact", exact, f"False for transformers' model (tile {tile})")
+        pool.check_fits(self)
         config = self.model.config
-        check_spans(
+        token_ids, spans = checked_spans(
             token_ids, spans, context=config.n_positions, vocab=config.vocab_size, pool=pool
         )
-        spans = [Span(slots.to(self.device), start, end) for slots, start, end in spans]
         positions = torch.cat([torch.arange(s.start, s.end, device=self.device) for s in spans])
         lengths = torch.tensor([s.end - s.start for s in spans], device=self.device)
         step = _Step(pool, spans, torch.cat([s.slots[s.start :] for s in spans]))
         token = _STEP.set(step)
         try:
             logits: Tensor = self.model(
-                token_ids.to(self.device)[None],
+                token_ids[None],
                 position_ids=positions[None],
                 use_cache=False,
                 logits_to_keep=lengths.cumsum(0) - 1,

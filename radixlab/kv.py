@@ -78,6 +78,15 @@ class KVPool:
             device=model.device,
         )
 
+    def check_fits(self, model: CachedModel) -> None:
+        """Raise `InvalidArgument` unless `model` can compute over this pool."""
+        layers, heads, head_dim = model.kv_shape
+        mine = (*self.shape, self.data.dtype, self.data.device)
+        if mine != (layers, heads, head_dim, model.dtype, model.device):
+            kind = f"{type(model).__name__} of {layers} layers, {heads} heads of {head_dim}"
+            allowed = f"for a {kind}, {model.dtype}, {model.device}, as KVPool.for_model makes it"
+            raise InvalidArgument("pool", self, allowed)
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Layers, heads and head_dim."""

@@ -235,14 +235,14 @@ def _key_slots(place: _Place) -> Tensor:
     return torch.cat([slots, slots[:1].expand(padding)]) if padding else slots
 
 
-def check_spans(
+def checked_spans(
     token_ids: Tensor, spans: Sequence[Span], *, context: int, vocab: int, pool: KVPool
-) -> None:
+) -> tuple[Tensor, list[Span]]:
     """Refuse spans that can't be computed, before anything is written to the pool.
 
-    Raises `InvalidArgument` for an empty pass or span, positions past `context`, ids outside the
-    vocabulary and slots outside the pool, `LengthMismatch` if ids or slots and positions differ
-    in number.
+    Returns ids and spans in int64 and on the pool's device. Raises `InvalidArgument` for an empty
+    pass or span, positions past `context`, ids outside the vocabulary and slots outside the pool
+    or either no integers, `LengthMismatch` if ids or slots and positions differ in number.
     """
     if not spans:
         raise InvalidArgument("spans", 0, "at least 1")
@@ -258,9 +258,15 @@ def check_spans(
         raise InvalidArgument("token_ids", list(token_ids.shape), f"one row of {new_tokens} ids")
     _check_range("token ids", token_ids, vocab, "the vocabulary")
     _check_range("slots", torch.cat([span.slots for span in spans]), pool.num_slots, "the pool")
+    device = pool.data.device
+    return token_ids.to(device, torch.long), [
+        Span(slots.to(device, torch.long), start, end) for slots, start, end in spans
+    ]
 
 
 def _check_range(name: str, numbers: Tensor, limit: int, what: str) -> None:
-    low, high = (int(bound) for bound in torch.aminmax(numbers))
+    if not torch.can_cast(numbers.dtype, torch.long):
+        raise InvalidArgument(name, numbers.dtype, "integers")
+    low, high = (int(bound) for bound in torch.aminmax(numbers.to(torch.long)))
     if low < 0 or high >= limit:
         raise InvalidArgument(name, low if low < 0 else high, f"from 0 to {limit - 1}, as {what}")

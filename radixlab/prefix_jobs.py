@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from radixlab.errors import InvalidArgument
 
@@ -39,11 +40,39 @@ def make_jobs(vocab: int, *, requests: int = 64, seed: int = 0) -> list[PrefixJo
 
 
 def read_jobs(path: Path) -> list[PrefixJob]:
-    """Read JSON with `requests`, each with the fields of `PrefixJob`; else `InvalidArgument`."""
-    names = ("prompt", "max_new", "prefix", "prefix_len")
+    """Read JSON with `requests`, each with the fields of `PrefixJob`.
+
+    Raises `InvalidArgument`, with the request (they count from 0) and the field, for anything else.
+    """
     try:
         requests = json.loads(path.read_text(encoding="utf-8"))["requests"]
-        return [PrefixJob(*(request[name] for name in names)) for request in requests]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        allowed = f"a JSON file with 'requests' that have {', '.join(names)} ({error!r})"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        allowed = f"a JSON file with 'requests' ({error!r})"
         raise InvalidArgument("workload", str(path), allowed) from error
+    if not isinstance(requests, list) or not requests:
+        raise InvalidArgument(f"{path.name}: requests", requests, "a list of at least one request")
+    return [_job(f"{path.name}: requests[{i}]", request) for i, request in enumerate(requests)]
+
+
+def _job(where: str, request: Any) -> PrefixJob:
+    if not isinstance(request, dict):
+        raise InvalidArgument(where, request, "an object with prompt, max_new, prefix, prefix_len")
+    prompt = request.get("prompt")
+    if not isinstance(prompt, list) or not prompt:
+        raise InvalidArgument(f"{where}.prompt", prompt, "a list of at least one token id")
+    for i, token_id in enumerate(prompt):
+        _integer(f"{where}.prompt[{i}]", token_id, 0)
+    max_new = _integer(f"{where}.max_new", request.get("max_new"), 1)
+    if type(prefix := request.get("prefix")) is not int:
+        raise InvalidArgument(f"{where}.prefix", prefix, "an integer")
+    prefix_len = _integer(f"{where}.prefix_len", request.get("prefix_len"), 0)
+    if prefix_len >= len(prompt):
+        allowed = f"below the prompt's length of {len(prompt)}"
+        raise InvalidArgument(f"{where}.prefix_len", prefix_len, allowed)
+    return PrefixJob(prompt, max_new, prefix, prefix_len)
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    if type(value) is not int or value < least:
+        raise InvalidArgument(name, value, f"an integer from {least}")
+    return value

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from radixlab.engine import Engine, Record, Token, Totals
-from radixlab.errors import InvalidArgument
+from radixlab.errors import InvalidArgument, InvalidPageSize
 from radixlab.eviction import EvictionStrategy
 from radixlab.gpt2 import GPT2, load_gpt2
 from radixlab.kv import KVPool
@@ -21,7 +21,7 @@ from radixlab.request import Request, Sampling
 from radixlab.runner import GPT2Runner
 from radixlab.scheduler import SchedulePolicy, SchedulerSettings
 from radixlab.strategies import make_strategy
-from radixlab.tokens import Namespace, TokenIds, decode
+from radixlab.tokens import Namespace, TokenIds, decode, encode
 
 __all__ = ["Result", "Sampling", "Served", "Server", "few_threads", "serve"]
 
@@ -113,9 +113,14 @@ class Server:
         context = self.model.config.context
         if pool_tokens is None:
             pool_tokens = DEFAULT_CONTEXTS * context
-        num_pages = -(-pool_tokens // page_size) if page_size > 0 else 0
+        if type(pool_tokens) is not int or pool_tokens < 1:
+            raise InvalidArgument("pool_tokens", pool_tokens, "an integer, 1 or more")
+        if type(page_size) is not int or page_size < 1:
+            raise InvalidPageSize(page_size)
         evicts = make_strategy(strategy) if isinstance(strategy, str) else strategy
-        self.manager = CacheManager(num_pages, page_size, strategy=evicts)
+        if isinstance(evicts, type) or not hasattr(evicts, "counts_hits"):
+            raise InvalidArgument("strategy", strategy, "an EvictionStrategy, or the name of one")
+        self.manager = CacheManager(-(-pool_tokens // page_size), page_size, strategy=evicts)
         kv = KVPool.for_model(self.model, self.manager.pool.total_size, page_size)
         self.runner = GPT2Runner(self.model, kv, exact=exact)
 
@@ -131,7 +136,7 @@ class Server:
 
     def serve(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         max_new_tokens: int | Sequence[int] = 16,
         *,
         sampling: Sampling | None = None,
@@ -166,20 +171,21 @@ class Server:
 
     def _requests(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         max_new_tokens: int | Sequence[int],
         sampling: Sampling | None,
         stop_token_ids: Iterable[int],
         namespace: Namespace | None,
     ) -> list[Request]:
-        if isinstance(prompts, (str, bytes)):
+        if isinstance(prompts, (str, bytes)) or not isinstance(prompts, Iterable):
             raise InvalidArgument("prompts", type(prompts).__name__, "a list of prompts")
+        prompts = list(prompts)
         if not isinstance(max_new_tokens, Sequence):
             max_new_tokens = [max_new_tokens] * len(prompts)
         if len(max_new_tokens) != len(prompts):
             allowed = f"one number, or one for each of the {len(prompts)} prompts"
             raise InvalidArgument("max_new_tokens", f"{len(max_new_tokens)} numbers", allowed)
-        stop = tuple(stop_token_ids)
+        stop = encode(stop_token_ids)
         requests = [
             Request(
                 self.model.encode(prompt) if isinstance(prompt, str) else prompt,
@@ -219,7 +225,7 @@ def _with_seed(sampling: Sampling | None, more: int) -> Sampling | None:
 
 def serve(
     model: GPT2 | str,
-    prompts: Sequence[Prompt],
+    prompts: Iterable[Prompt],
     max_new_tokens: int | Sequence[int] = 16,
     *,
     cache: bool = True,

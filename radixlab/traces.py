@@ -7,6 +7,7 @@ blocks. Sizes are in tokens, times in seconds. Everything here is the standard l
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from radixlab.errors import InvalidArgument
+from radixlab.errors import InvalidArgument, InvalidPageSize
 from radixlab.tokens import TOKEN_BYTES, TokenIds, encode
 from radixlab.workloads import Job
 
@@ -65,6 +66,8 @@ def read_trace(path: str | Path, block_size: int = 512) -> Trace:
     sorted by time. Raises `InvalidArgument`, with the line, for anything that is not such a trace,
     also where one id follows two different prefixes.
     """
+    if type(block_size) is not int or block_size < 1:
+        raise InvalidArgument("block_size", block_size, "an integer from 1")
     path, numbers, parents = Path(path), dict[object, int](), dict[int, int]()
     requests = []
     for where, row in _json_lines(path):
@@ -88,7 +91,12 @@ def read_trace(path: str | Path, block_size: int = 512) -> Trace:
 
 
 def to_trace(jobs: Sequence[Job], page_size: int = 16, name: str = "workload") -> Trace:
-    """The prompts of jobs as a trace: an id for each whole page, because only those are shared."""
+    """The prompts of jobs as a trace: an id for each whole page, because only those are shared.
+
+    Raises `InvalidPageSize`.
+    """
+    if type(page_size) is not int or page_size < 1:
+        raise InvalidPageSize(page_size)
     numbers: dict[tuple[int, bytes], int] = {}
     requests = []
     for job in jobs:
@@ -138,7 +146,7 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             where = f"{path.name}, line {number}"
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise InvalidArgument(where, line.strip()[:60], "a JSON object")
@@ -154,6 +162,6 @@ def _count_of(row: dict[str, Any], name: str, where: str, least: int) -> int:
 
 def _seconds(row: dict[str, Any], where: str) -> float:
     value: Any = row.get("timestamp")
-    if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise InvalidArgument(f"{where}: timestamp", value, "milliseconds from 0")
+    if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
+        raise InvalidArgument(f"{where}: timestamp", value, "milliseconds from 0, within a float")
     return float(value) / 1000

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,16 @@ EXPECTED = {
     "add_cross_attention": (False,),
     "quantization_config": (None,),
 }
+# The fields of `GPT2Config` by their names in config.json.
+HF_NAMES = {
+    "layers": "n_layer",
+    "heads": "n_head",
+    "width": "n_embd",
+    "context": "n_positions",
+    "vocab": "vocab_size",
+    "inner": "n_inner",
+    "eps": "layer_norm_epsilon",
+}
 
 
 class ModelNotFound(RadixLabError):
@@ -60,7 +70,10 @@ class NoTokenizer(RadixLabError):
 
 @dataclass(frozen=True)
 class GPT2Config:
-    """The shape of a GPT-2: `width` is d, `inner` the MLP's, `context` in tokens."""
+    """The shape of a GPT-2: `width` is d, `inner` the MLP's, `context` in tokens.
+
+    Raises `InvalidArgument`.
+    """
 
     layers: int = 12
     heads: int = 12
@@ -72,10 +85,13 @@ class GPT2Config:
 
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "width", "context", "vocab", "inner"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(name, getattr(self, name), "at least 1")
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise InvalidArgument(name, value, "an integer, at least 1")
         if self.width % self.heads:
             raise InvalidArgument("width", self.width, f"a multiple of the {self.heads} heads")
+        if type(self.eps) not in (int, float) or not 0 <= self.eps <= 1:
+            raise InvalidArgument("eps", self.eps, "a number from 0 to 1")
 
     @property
     def head_dim(self) -> int:
@@ -84,7 +100,10 @@ class GPT2Config:
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> GPT2Config:
-        """Read a Hugging Face `config.json`; raises `UnsupportedModel` if it asks for more."""
+        """Read a Hugging Face `config.json`; `UnsupportedModel` if it is none, or asks for more."""
+        if not isinstance(config, Mapping):
+            kind = type(config).__name__
+            raise UnsupportedModel(f"config.json must be an object of settings, not a {kind}")
         defaults = {
             "activation_function": "gelu_new",  # transformers leaves out what is default
             "scale_attn_weights": True,
@@ -95,16 +114,14 @@ class GPT2Config:
             if value not in allowed:
                 wanted = " or ".join(map(repr, allowed))
                 raise UnsupportedModel(f"radixlab computes {name} = {wanted}, not {value!r}")
-        width = config.get("n_embd", 768)
-        return cls(
-            layers=config.get("n_layer", 12),
-            heads=config.get("n_head", 12),
-            width=width,
-            context=config.get("n_positions", 1024),
-            vocab=config.get("vocab_size", 50257),
-            inner=config.get("n_inner") or 4 * width,
-            eps=config.get("layer_norm_epsilon", 1e-5),
-        )
+        given = {name: config[theirs] for name, theirs in HF_NAMES.items() if theirs in config}
+        inner = given.pop("inner", None)
+        try:
+            shape = cls(**given)
+            return replace(shape, inner=4 * shape.width if inner is None else inner)
+        except InvalidArgument as error:
+            name = HF_NAMES[error.name]
+            raise UnsupportedModel(f"{name} must be {error.allowed}, got {error.got!r}") from error
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """Every tensor of the checkpoint by its Hugging Face name; matrices are [in, out]."""
@@ -174,7 +191,7 @@ def read_checkpoint(folder: Path) -> tuple[GPT2Config, dict[str, Tensor]]:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         weights = load_file(folder / "model.safetensors")
-    except (ValueError, SafetensorError) as error:
+    except (ValueError, RecursionError, SafetensorError) as error:
         raise UnsupportedModel(f"cannot read the checkpoint in {folder}: {error}") from error
     return GPT2Config.from_hf(config), weights
 

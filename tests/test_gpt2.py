@@ -375,6 +375,21 @@ def test_ids_outside_the_vocabulary_and_slots_outside_the_pool_are_refused(
         refused(small, five, [Span(slots, 0, 5)], InvalidArgument, message, exact=exact)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_ids_and_slots_that_are_no_integers_are_refused(dtype: torch.dtype, small: GPT2):
+    ids, slots = torch.arange(2), torch.arange(2)
+    refused(small, ids.to(dtype), [Span(slots, 0, 2)], InvalidArgument, "token ids .* got torch")
+    refused(small, ids, [Span(slots.to(dtype), 0, 2)], InvalidArgument, "slots .* got torch")
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint16, torch.uint8])
+def test_narrow_integers_are_computed_as_int64_is(dtype: torch.dtype, small: GPT2):
+    ids, slots, pool = torch.arange(5), torch.arange(3, 8), KVPool.for_model(small, 80)
+    expected = small.forward(ids, [Span(slots, 0, 5)], pool)
+    narrow = small.forward(ids.to(dtype), [Span(slots.to(dtype), 0, 5)], pool)
+    assert torch.equal(narrow, expected)
+
+
 def test_a_pool_of_another_shape_or_dtype_is_refused(small: GPT2):
     ids, span = torch.arange(5), Span(torch.arange(5), 0, 5)
     for pool in (

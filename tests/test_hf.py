@@ -119,6 +119,30 @@ def test_what_it_cannot_do_is_refused(tiny: GPT2) -> None:
     assert not pool.data.any()
 
 
+def test_a_pool_of_another_shape_is_refused_before_anything_is_written(paged: HFGPT2) -> None:
+    layers, heads, head_dim = paged.kv_shape
+    span = Span(torch.arange(4), 0, 4)
+    for pool in (
+        KVPool(16, layers=layers - 1, heads=heads, head_dim=head_dim),
+        KVPool(16, layers=layers, heads=heads, head_dim=2 * head_dim),
+        KVPool(16, layers=layers, heads=heads, head_dim=head_dim, dtype=torch.float64),
+    ):
+        with pytest.raises(InvalidArgument, match=r"for a HFGPT2 of 4 layers, .*, got KVPool\("):
+            paged.forward(ids_of(4), [span], pool)
+        assert not pool.data.any()
+
+
+def test_ids_and_slots_are_integers_of_any_width(tiny: GPT2, paged: HFGPT2) -> None:
+    ids, slots, pool = ids_of(4), torch.arange(4), KVPool.for_model(tiny, 16)
+    for one, other in ((ids.float(), slots), (ids, slots.double())):
+        with pytest.raises(InvalidArgument, match=r"must be integers, got torch.float"):
+            paged.forward(one, [Span(other, 0, 4)], pool)
+    assert not pool.data.any()
+    expected = paged.forward(ids, [Span(slots, 0, 4)], pool)
+    narrow = paged.forward(ids.int(), [Span(slots.to(torch.uint8), 0, 4)], pool)
+    assert torch.equal(narrow, expected)
+
+
 def test_a_runner_that_cannot_be_exact_is_refused_before_it_serves(paged: HFGPT2) -> None:
     with pytest.raises(InvalidArgument, match="exact must be False for a HFGPT2, got True"):
         GPT2Runner(paged, KVPool.for_model(paged, 16), exact=True)

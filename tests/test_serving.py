@@ -21,6 +21,7 @@ from radixlab.errors import (  # noqa: E402
     InvalidPageSize,
     RequestTooLong,
 )
+from radixlab.eviction import LRU  # noqa: E402
 from radixlab.gpt2 import GPT2, GPT2Config  # noqa: E402
 from radixlab.policies import POLICIES  # noqa: E402
 from radixlab.request import Request, RequestState, Sampling  # noqa: E402
@@ -331,14 +332,24 @@ def test_what_cannot_be_served_is_refused_before_anything_runs(small: GPT2) -> N
     for sampling in (1.0, 0, "hot"):
         with pytest.raises(InvalidArgument, match="sampling must be a Sampling, or None"):
             server.serve([ids(5)], 2, sampling=sampling)  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(InvalidArgument, match="prompts must be a list of prompts, got 'str'"):
-        server.serve("one text", 2)
+    for prompts, kind in (("one text", "str"), (b"1234", "bytes"), (None, "NoneType"), (5, "int")):
+        with pytest.raises(InvalidArgument, match=f"must be a list of prompts, got '{kind}'"):
+            server.serve(prompts, 2)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(InvalidArgument, match="a sequence of token ids, not one int, got 5"):
+        server.serve([ids(5)], 2, stop_token_ids=5)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(InvalidArgument, match="policy must be one of fcfs"):
         Server(small, policy="fifo")
     with pytest.raises(InvalidArgument, match="eviction must be one of lru"):
         Server(small, strategy="clock")
-    with pytest.raises(InvalidPageSize):
-        Server(small, page_size=0)
+    for strategy in (5, None, [], LRU):
+        with pytest.raises(InvalidArgument, match="strategy must be an EvictionStrategy, or the"):
+            Server(small, strategy=strategy)  # type: ignore[arg-type]  # on purpose
+    for size in (0, -1, "1", 1.0, None):
+        with pytest.raises(InvalidPageSize, match="page_size must be a positive integer, got"):
+            Server(small, page_size=size)  # type: ignore[arg-type]  # on purpose
+    for tokens in (0, -1, "1", 64.0):
+        with pytest.raises(InvalidArgument, match="pool_tokens must be an integer, 1 or more, got"):
+            Server(small, pool_tokens=tokens)  # type: ignore[arg-type]  # on purpose
     assert server.manager.pool.free_size == 50
 
 
@@ -426,6 +437,16 @@ def test_tokens_are_streamed_as_they_are_drawn(small: GPT2) -> None:
     for result in served:
         mine = [token.token for token in heard if token.request is result.record.request]
         assert mine == result.tokens
+
+
+def test_prompts_and_stop_tokens_may_come_from_a_generator(small: GPT2) -> None:
+    prompts = [ids(6), ids(7, 1)]
+    full = [result.tokens for result in serve(small, prompts, 12)]
+    assert [r.tokens for r in serve(small, (p for p in prompts), 12)] == full
+    stop = full[0][4]
+    stopped = serve(small, iter(prompts), [12, 12], stop_token_ids=iter([stop]))
+    for result, tokens in zip(stopped, full, strict=True):
+        assert result.tokens == tokens[: tokens.index(stop) + 1 if stop in tokens else 12]
 
 
 def test_stop_tokens_end_a_text_early(small: GPT2) -> None:

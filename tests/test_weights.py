@@ -59,8 +59,14 @@ def test_weights_load_without_transformers():
 def test_weights_are_floating_point_numbers_in_a_shape_that_exists():
     with pytest.raises(InvalidArgument, match=r"floating-point type, got torch\.int64"):
         load_gpt2(dtype=torch.long, device="cpu")
-    with pytest.raises(InvalidArgument, match="layers must be at least 1, got 0"):
-        GPT2Config(layers=0)
+    with pytest.raises(InvalidArgument, match=r"torch\.bfloat16 or another .*, got 'float16'"):
+        load_gpt2(dtype="float16", device="cpu")  # type: ignore[arg-type]  # on purpose
+    for layers in (0, 2.0, "2", None, True):
+        with pytest.raises(InvalidArgument, match="layers must be an integer, at least 1, got"):
+            GPT2Config(layers=layers)  # type: ignore[arg-type]  # on purpose
+    for eps in ("x", None, -1e-5, float("nan"), 10**400):
+        with pytest.raises(InvalidArgument, match="eps must be a number from 0 to 1, got"):
+            GPT2Config(eps=eps)  # type: ignore[arg-type]  # on purpose
 
 
 def test_random_models_of_one_seed_are_equal():
@@ -124,8 +130,51 @@ def test_weights_that_do_not_fit_the_configuration_are_refused(checkpoint: Path)
     with pytest.raises(UnsupportedModel, match=r"shape \[2047, 192\], and has \[2048, 192\]"):
         load_gpt2(checkpoint)
     edit_config(checkpoint, vocab_size=2048, n_head=5)
-    with pytest.raises(InvalidArgument, match="width must be a multiple of the 5 heads, got 192"):
+    with pytest.raises(UnsupportedModel, match="n_embd must be a multiple of the 5 heads, got 192"):
         load_gpt2(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_layer": "2"}, "n_layer must be an integer, at least 1, got '2'"),
+        ({"n_layer": None}, "n_layer must be an integer, at least 1, got None"),
+        ({"n_layer": 2.0}, "n_layer must be an integer, at least 1, got 2.0"),
+        ({"n_head": 0}, "n_head must be an integer, at least 1, got 0"),
+        ({"n_embd": None}, "n_embd must be an integer, at least 1, got None"),
+        ({"n_positions": []}, "n_positions must be an integer, at least 1, got []"),
+        ({"vocab_size": -1}, "vocab_size must be an integer, at least 1, got -1"),
+        ({"n_inner": "768"}, "n_inner must be an integer, at least 1, got '768'"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon must be a number from 0 to 1, got 'x'"),
+        ({"layer_norm_epsilon": None}, "layer_norm_epsilon must be a number from 0 to 1, got None"),
+    ],
+)
+def test_a_configuration_of_the_wrong_kind_is_refused_by_its_name(
+    checkpoint: Path, changes: dict[str, object], message: str
+):
+    edit_config(checkpoint, **changes)
+    with pytest.raises(UnsupportedModel) as refusal:
+        load_gpt2(checkpoint)
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "5", '"gpt2"'])
+def test_a_configuration_that_is_no_object_is_refused(checkpoint: Path, text: str):
+    (checkpoint / "config.json").write_text(text)
+    with pytest.raises(UnsupportedModel, match=r"config\.json must be an object of settings, not"):
+        load_gpt2(checkpoint)
+
+
+def test_a_configuration_nested_too_deeply_cannot_be_read(checkpoint: Path):
+    (checkpoint / "config.json").write_text("[" * 200_000)
+    with pytest.raises(UnsupportedModel, match=r"cannot read the checkpoint in .*recursion"):
+        load_gpt2(checkpoint)
+
+
+def test_what_a_configuration_leaves_out_is_gpt2_s():
+    assert GPT2Config.from_hf({"model_type": "gpt2"}) == GPT2Config()
+    small = GPT2Config.from_hf({"model_type": "gpt2", "n_embd": 24, "n_inner": None})
+    assert (small.width, small.inner) == (24, 96)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
