@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from os.path import realpath
 from pathlib import Path
 
 import typer
@@ -20,12 +21,15 @@ CHARTS = (".svg", ".png", ".pdf")
 def refusals(extra: str = "model") -> Iterator[Console]:
     """A console on stderr; whatever is refused in the block is one line there, no traceback.
 
-    `extra` is what pip has to install if a library is missing.
+    `extra` is what pip has to install if a library is missing. A pipe whose reader has gone is
+    left to typer, which says nothing.
     """
     errors = Console(stderr=True)
     try:
         yield errors
-    except (RadixLabError, OSError, UnicodeDecodeError, ModuleNotFoundError) as error:
+    except BrokenPipeError:
+        raise
+    except (RadixLabError, OSError, UnicodeError, ModuleNotFoundError) as error:
         said = str(error)
         if isinstance(error, FileNotFoundError) and error.filename:
             said = f"there is no {error.filename}"
@@ -33,6 +37,8 @@ def refusals(extra: str = "model") -> Iterator[Console]:
             if (error.name or "").startswith("radixlab"):
                 raise
             said += f": pip install 'radixlab[{extra}]'"
+        elif isinstance(error, UnicodeError):  # rich adds a line of advice
+            said = said.replace("\n", " ")
         line = Text.assemble((type(error).__name__, "red"), f": {printable(said)}")
         errors.print(line, soft_wrap=True)
         raise typer.Exit(2) from None
@@ -44,9 +50,10 @@ def printable(text: str) -> str:
 
 
 def check_file(option: str, path: Path | None) -> None:
-    """Raise `InvalidArgument` unless the file that was asked for can be there."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise InvalidArgument(option, str(path), "a file in a folder that exists")
+    """Raise `InvalidArgument` unless the file that was asked for can be there, or its target."""
+    if path is not None and (path.is_dir() or not Path(realpath(path)).parent.is_dir()):
+        got = f"{path} -> {realpath(path)}" if path.is_symlink() else str(path)
+        raise InvalidArgument(option, got, "a file in a folder that exists")
 
 
 def check_chart(path: Path | None) -> None:

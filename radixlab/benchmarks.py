@@ -135,6 +135,10 @@ def bench_prefill(
         raise InvalidArgument("hits", list(hits), "parts of the prompt, from 0 to below 1")
     if not tokens or not 1 < min(tokens) <= max(tokens) <= model.config.context:
         raise InvalidArgument("tokens", list(tokens), f"from 2 to {model.config.context}")
+    if not 1 <= batch_size <= NO_LIMIT.max_running:
+        allowed = f"from 1 to {NO_LIMIT.max_running}, the requests that run together"
+        raise InvalidArgument("batch_size", batch_size, allowed)
+    _check_page(model, page_size)
     rows = []
     with few_threads(model):
         for length in tokens:
@@ -143,6 +147,13 @@ def bench_prefill(
                 on_progress(f"{length} tokens, {hit:.0%} cached")
                 rows.append(bench.row(int(length * hit) // page_size * page_size, rounds))
         return PrefillReport(environment(model), batch_size, page_size, rows)
+
+
+def _check_page(model: GPT2, page_size: int) -> None:
+    """No request could ever fill a larger page."""
+    if page_size > model.config.context:
+        allowed = f"at most {model.config.context}, the model's context"
+        raise InvalidArgument("page_size", page_size, allowed)
 
 
 class _PrefillBench:
@@ -300,9 +311,10 @@ def bench_serve(
     """Serve a workload that arrives all at once: with our cache, without, and transformers' way.
 
     Each time with an empty cache. transformers, with `compare`, takes one request after another,
-    and copies the cache of its prefix, which it computes once.
+    and copies the cache of its prefix, which it computes once. Raises `InvalidArgument`.
     """
     model = load_gpt2(source, dtype=dtype, device=device) if isinstance(source, str) else source
+    _check_page(model, page_size)
     jobs = make_jobs(model.config.vocab) if workload is None else list(workload)
     pool = sum(len(job.prompt) + job.max_new + page_size for job in jobs)
     names = {"radixlab": True, "radixlab without a cache": False}

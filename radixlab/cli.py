@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -111,6 +112,12 @@ def demo(
     parts = [3] if as_json else part or [1, 2, 3]
     with refusals() as errors:
         check_file("svg", svg)
+        if as_json and svg is not None:
+            raise InvalidArgument(
+                "--svg", str(svg), "left out beside --json, which shows no screen"
+            )
+        if as_json and part and set(part) != {3}:
+            raise InvalidArgument("--part", part, "left out beside --json, which is of part 3")
         if 1 in parts:
             _show_tree(console)
         if 2 in parts:
@@ -306,16 +313,19 @@ def sweep(
         _check_sweep(context, jobs, csv, chart)
         if trace is not None:
             requests = read_trace(trace, block_size)
-            sizes, names = capacity or "1M,3M,10M,30M,unlimited", eviction or "lru,belady"
+            sizes = "1M,3M,10M,30M,unlimited" if capacity is None else capacity
+            names = "lru,belady" if eviction is None else eviction
             replays = _run(errors, plan_replays(requests, sizes, names), csv, jobs)
             _show_replays(console, requests, replays)
             if chart is not None:
                 draw_curve(replays, chart)
         else:
-            axes = policy, eviction or "lru", capacity or "8k,unlimited", page_size
             plan = plan_simulations(
                 workload or "",
-                *axes,
+                policy,
+                "lru" if eviction is None else eviction,
+                "8k,unlimited" if capacity is None else capacity,
+                page_size,
                 arrivals=arrivals,
                 cost=cost,
                 max_running=max_running,
@@ -342,6 +352,8 @@ def _check_sweep(context: typer.Context, jobs: int, csv: Path | None, chart: Pat
         raise InvalidArgument("jobs", jobs, "1 or more, or -1 for each core")
     check_file("csv", csv)
     check_chart(chart)
+    if csv is not None and chart is not None and realpath(csv) == realpath(chart):
+        raise InvalidArgument("chart", str(chart), "another file than csv")
 
 
 def _run(errors: Console, plan: Plan[Row], csv: Path | None, jobs: int) -> list[Row]:

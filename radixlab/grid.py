@@ -7,6 +7,7 @@ where it was interrupted.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -61,18 +62,33 @@ class Grid(Generic[Row]):
         """The rows of a file, which is made if need be; a row that was cut short is cut off."""
         if path is None:
             return []
-        path, header = Path(path), ",".join(self.columns) + "\r\n"
-        text = path.read_bytes().decode() if path.exists() else ""
-        if not header.startswith(text[: len(header)]):
-            allowed = f"a new file, or one with {header.strip()}"
-            raise InvalidArgument("csv_path", str(path), allowed)
-        whole = text[: text.rfind("\n") + 1] or header
-        if whole != text:
-            path.write_bytes(whole.encode())
-        return [self._parse(row) for row in csv.DictReader(whole.splitlines())]
+        path, header = Path(path), ",".join(self.columns)
+        data = path.read_bytes() if path.exists() else b""
+        first, ended, _ = data.decode(errors="replace").partition("\n")
+        first = first.removesuffix("\r")
+        if not (first == header if ended else header.startswith(first)):
+            raise InvalidArgument("csv_path", str(path), f"a new file, or one with {header}")
+        whole = data[: data.rfind(b"\n") + 1] or f"{header}\r\n".encode()
+        rows = self._parse(whole.decode(errors="replace"), path)
+        if whole != data:
+            path.write_bytes(whole)
+        return rows
 
-    def _parse(self, row: Mapping[str, str]) -> Row:
-        return self.row(**{name: _value(row[name], kind) for name, kind in self.columns.items()})
+    def _parse(self, text: str, path: Path) -> list[Row]:
+        """All rows below the header; a name in quotes may have several lines."""
+        lines = io.StringIO(text, newline="").readlines()
+        reader, rows, read = csv.reader(lines[1:], strict=True), list[Row](), 1
+        try:
+            for row in reader:
+                if row:
+                    cells = zip(self.columns.items(), row, strict=True)
+                    values = {name: _value(cell, kind) for (name, kind), cell in cells}
+                    rows.append(self.row(**values))
+                read = 1 + reader.line_num
+        except (csv.Error, ValueError) as error:
+            place, allowed = f"{path}, line {read + 1}", f"a row of {','.join(self.columns)}"
+            raise InvalidArgument(place, lines[read].rstrip(), allowed) from error
+        return rows
 
     def _append(self, path: str | Path | None, row: Row) -> None:
         if path is not None:

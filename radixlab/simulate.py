@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import product
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -167,8 +168,9 @@ def replay(trace: Trace, capacity: int | None = None, eviction: str = "lru") -> 
 def _check(trace: Trace, capacity: int | None, eviction: str) -> None:
     if eviction not in EVICTIONS:
         raise InvalidArgument("eviction", eviction, f"one of {', '.join(EVICTIONS)}")
-    if capacity is not None and capacity < trace.block_size:
-        allowed = f"{trace.block_size} tokens, one block, or more"
+    least = trace.block_size
+    if capacity is not None and (not isinstance(capacity, Integral) or capacity < least):
+        allowed = f"whole tokens, {least} (a block) or more"
         raise InvalidArgument("capacity", capacity, allowed)
 
 

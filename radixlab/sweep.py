@@ -240,7 +240,8 @@ def draw_runs(runs: Sequence[Simulation], path: str | Path) -> None:
             mine = [run for run in runs if run.workload == workload]
             _draw_lines(left, mine, lambda run: 100 * run.hit_rate)
             _draw_lines(right, mine, lambda run: run.ttft_p95)
-            left.set(title=workload, ylabel="hit rate in % of prompt tokens")
+            left.set_title(workload, parse_math=False)
+            left.set(ylabel="hit rate in % of prompt tokens")
             right.set(ylabel="p95 time to first token, seconds")
         panels[0][1].legend(fontsize="small")
         figure.savefig(path)
@@ -290,7 +291,7 @@ def draw_curve(results: Sequence[Replay], path: str | Path) -> None:
             axes.axhline(max(whole), color=GREY, linestyle="--", marker="", label=UNLIMITED)
         if any(result.capacity is not None for result in results):
             axes.set_xscale("log")
-        axes.set(ylim=(0, None), title=", ".join(dict.fromkeys(r.trace for r in results)))
-        axes.set(xlabel="capacity in tokens", ylabel="hit rate in % of all blocks")
+        axes.set_title(", ".join(dict.fromkeys(r.trace for r in results)), parse_math=False)
+        axes.set(ylim=(0, None), xlabel="capacity in tokens", ylabel="hit rate in % of all blocks")
         axes.legend()
         figure.savefig(path)

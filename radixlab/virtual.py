@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import product
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +209,12 @@ def simulate(
 
     `policy` is one of `radixlab.policies.POLICIES`, `eviction` of `radixlab.strategies.STRATEGIES`;
     `seed` is the random policy's. Raises `InvalidArgument` for others, for a capacity of less than
-    one page, and for jobs of which some never arrive.
+    one page, for pages larger than every job, and for jobs of which some never arrive.
     """
     started, clock = time.perf_counter(), Clock()
     cost, settings = cost or CostModel(), settings or SchedulerSettings()
     _check(policy, eviction, capacity, page_size)
-    _check_arrivals(jobs)
+    _check_jobs(jobs, page_size)
     runner = ScriptedRunner(cost, clock)
     engine = Engine(
         CacheManager(
@@ -276,7 +277,8 @@ def fingerprint(
     code = zlib.crc32(repr((cost, settings, seed)).encode())
     for job in jobs:
         code = zlib.crc32(job.prompt + job.output, code)
-        code = zlib.crc32(repr((job.session, job.arrival, job.after)).encode(), code)
+        rest = job.prompt_len, job.session, job.arrival, job.after
+        code = zlib.crc32(repr(rest).encode(), code)
     return f"{code:08x}"
 
 
@@ -294,14 +296,22 @@ def _num_pages(jobs: Sequence[Job], capacity: int | None, page_size: int) -> int
 def _check(policy: str, eviction: str, capacity: int | None, page_size: int) -> None:
     make_policy(policy)
     make_strategy(eviction)
-    if page_size < 1:
-        raise InvalidArgument("page_size", page_size, "1 or more")
-    if capacity is not None and capacity < page_size:
-        raise InvalidArgument("capacity", capacity, f"{page_size} tokens, one page, or more")
+    if not isinstance(page_size, Integral) or page_size < 1:
+        raise InvalidArgument("page_size", page_size, "whole tokens, 1 or more")
+    if capacity is not None and (not isinstance(capacity, Integral) or capacity < page_size):
+        raise InvalidArgument("capacity", capacity, f"whole tokens, {page_size} (a page) or more")
 
 
-def _check_arrivals(jobs: Sequence[Job]) -> None:
-    """Whoever comes after a job that never comes would never come, and time must be a number."""
+def _check_jobs(jobs: Sequence[Job], page_size: int) -> None:
+    """A larger page than all jobs is never filled, but its pool is built slot by slot.
+
+    Whoever comes after a job that never comes would never come, and time must be a number.
+    """
+    lengths = [job.prompt_len + max(job.output_len, 1) for job in jobs]
+    longest = max(lengths, default=page_size)
+    if page_size > longest:
+        allowed = f"at most {longest}, the tokens of the longest job"
+        raise InvalidArgument("page_size", page_size, allowed)
     followers, coming = _followers(jobs), set[int]()
     due = followers.get(None, [])
     while due:
@@ -349,7 +359,7 @@ def sweep(
     for point in points:
         _check(*point)
     for jobs in workloads.values():
-        _check_arrivals(jobs)
+        _check_jobs(jobs, max(page_sizes, default=1))
     for name, point in product(workloads, points):
         run = partial(simulate, name=name, cost=cost, settings=settings, seed=seed)
         calls[name, prints[name], *point] = run, (workloads[name], *point)

@@ -55,6 +55,7 @@ def few_shot(
     answer: int = 16,
 ) -> list[Job]:
     """Each request asks something new below one of a few long lists of worked examples."""
+    _check_one("tasks", tasks)
     source = _Source(seed)
     heads = [source.tokens(examples) for _ in range(tasks)]
     return [
@@ -130,6 +131,7 @@ def agents(
     The next prompt keeps the action and drops the thinking, as chat templates do, so that what was
     cached of the answer is a dead branch (sgl-project/sglang#22617).
     """
+    _check_one("kinds", kinds)
     source = _Source(seed)
     heads = [source.tokens(tools) for _ in range(kinds)]
     all_runs = []
@@ -186,6 +188,7 @@ def adversarial(
     seed: int = 0, *, requests: int = 200, prompts: int = 20, prompt: int = 400, answer: int = 16
 ) -> list[Job]:
     """The same prompts round after round: a cache a little too small makes LRU miss every time."""
+    _check_one("prompts", prompts)
     source = _Source(seed)
     loop = [source.tokens(prompt) for _ in range(prompts)]
     return [Job(loop[i % prompts], source.tokens(answer), i) for i in range(requests)]
@@ -201,6 +204,12 @@ WORKLOADS: dict[str, Callable[[int], list[Job]]] = {
     "adversarial": adversarial,
 }
 """By name; each takes a seed, and its sizes as keywords."""
+
+
+def _check_one(name: str, number: int) -> None:
+    """Something must be there to choose from."""
+    if number < 1:
+        raise InvalidArgument(name, number, "1 or more")
 
 
 class _Source:
@@ -251,7 +260,7 @@ def closed_loop(jobs: Sequence[Job], clients: int, think_time: float = 0.0) -> l
     sessions: dict[int, list[int]] = {}
     for i, job in enumerate(jobs):
         sessions.setdefault(job.session, []).append(i)
-    timed = list(jobs)
+    timed, clients = list(jobs), min(clients, len(sessions))
     for client in range(clients):
         mine = itertools.chain(*itertools.islice(sessions.values(), client, None, clients))
         before = None

@@ -33,7 +33,7 @@ from radixlab.cli import app  # noqa: E402
 from radixlab.errors import InvalidArgument  # noqa: E402
 from radixlab.gpt2 import GPT2, GPT2Config  # noqa: E402
 from radixlab.hf import PrefixCopies, hf_model  # noqa: E402
-from radixlab.prefix_jobs import PrefixJob, make_jobs, read_jobs  # noqa: E402
+from radixlab.prefix_jobs import PrefixJob, make_jobs  # noqa: E402
 from tests import cuda_check  # noqa: E402
 
 SMALL = GPT2Config(layers=2, heads=2, width=32, context=160, vocab=97, inner=64)
@@ -110,23 +110,22 @@ def test_a_workload_is_seeded_and_has_its_shape() -> None:
         assert job.prompt[: job.prefix_len] in [j.prompt[: j.prefix_len] for j in jobs]
 
 
-def test_a_workload_can_be_read_and_a_wrong_one_is_named(tmp_path: Path) -> None:
-    job = {"prompt": [1, 2, 3], "max_new": 2, "prefix": 0, "prefix_len": 2, "id": 7}
-    path = tmp_path / "jobs.json"
-    path.write_text(json.dumps({"requests": [job]}))
-    assert read_jobs(path) == [PrefixJob([1, 2, 3], 2, 0, 2)]
-    path.write_text(json.dumps({"requests": [{"prompt": [1]}]}))
-    with pytest.raises(InvalidArgument, match=r"workload must be .* \(KeyError\('max_new'\)\)"):
-        read_jobs(path)
-    with pytest.raises(InvalidArgument, match="FileNotFoundError"):
-        read_jobs(tmp_path / "none.json")
-
-
 def test_wrong_lengths_and_hits_are_refused(small: GPT2) -> None:
     with pytest.raises(InvalidArgument, match=r"hits must be .* got \[1.0\]"):
         bench_prefill(small, tokens=(50,), hits=(1.0,))
     with pytest.raises(InvalidArgument, match=r"tokens must be from 2 to 160, got \[161\]"):
         bench_prefill(small, tokens=(161,))
+
+
+def test_pages_and_batches_that_nothing_could_fill_are_refused(small: GPT2) -> None:
+    """Their pools were built slot by slot."""
+    with pytest.raises(InvalidArgument, match=r"page_size must be at most 160, .* got 161"):
+        bench_prefill(small, tokens=(50,), page_size=161)
+    with pytest.raises(InvalidArgument, match=r"page_size must be at most 160, .* got 161"):
+        bench_serve(small, page_size=161)
+    for size in (0, 257, 10**9):
+        with pytest.raises(InvalidArgument, match=f"batch_size must be from 1 to 256, .* {size}"):
+            bench_prefill(small, tokens=(50,), batch_size=size)
 
 
 def test_the_command_prints_tables_and_json_and_draws_charts(tmp_path: Path) -> None:
@@ -168,6 +167,13 @@ def test_what_is_refused_is_refused_in_one_line_before_anything_is_measured(
     answer = CliRunner().invoke(app, ["bench", command, "--model", "tiny", option, value])
     assert answer.exit_code == 2
     assert message in answer.output and len(answer.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["prefill", "serve"])
+def test_more_threads_than_torch_can_count_are_refused(command: str) -> None:
+    answer = CliRunner().invoke(app, ["bench", command, "--threads", "100000000000"])
+    assert answer.exit_code == 2
+    assert "--threads" in answer.output and "1024" in answer.output
 
 
 @pytest.mark.parametrize(("missing", "extra"), [("torch", "model"), ("matplotlib", "sweep")])

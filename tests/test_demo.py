@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -124,6 +128,39 @@ def test_bad_arguments_get_one_line_and_no_traceback(arguments: tuple[str, str])
     code, output = run("--part", "3", *arguments)
     assert code == 2
     assert len(output.splitlines()) == 1 and "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--svg", "f.svg"), "--svg must be left out beside --json"),
+        (("--part", "1"), "--part must be left out beside --json"),
+        (("--part", "1", "--part", "3"), "--part must be left out beside --json"),
+    ],
+)
+def test_what_json_would_ignore_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    code, output = run("--json", *arguments)
+    assert code == 2 and message in output and len(output.splitlines()) == 1
+
+
+def test_a_reader_who_has_gone_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("radixlab.cli.prove_reuse", prove)
+    assert run("--json") == (1, "")
+
+
+def test_a_screen_without_the_signs_gets_one_line_and_no_traceback() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "radixlab", "demo", "--part", "1"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2 and len(answer.stderr.splitlines()) == 1
+    assert "UnicodeEncodeError" in answer.stderr and "PYTHONIOENCODING" in answer.stderr
 
 
 def test_where_the_picture_can_t_go_is_asked_first() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import statistics
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import joblib
 import pytest
@@ -135,10 +138,12 @@ def test_a_request_longer_than_the_cache_is_computed_without_it() -> None:
 
 @pytest.mark.parametrize(
     ("capacity", "eviction", "message"),
-    [(15, "lru", "capacity must be 16 tokens, one block, or more, got 15"),
+    [(15, "lru", r"capacity must be whole tokens, 16 \(a block\) or more, got 15"),
+     (10000.0, "lru", "capacity must be whole tokens, .* got 10000.0"),
+     (float("nan"), "lru", "capacity must be whole tokens, .* got nan"),
      (None, "clock", "eviction must be one of lru, .*, belady, got 'clock'")],
 )  # fmt: skip
-def test_impossible_runs_are_refused(capacity: int | None, eviction: str, message: str) -> None:
+def test_impossible_runs_are_refused(capacity: Any, eviction: str, message: str) -> None:
     trace = trace_of([[1] * 20], 16)
     for run in (replay, lambda t, c, e: sweep([t], [c], [e])):
         with pytest.raises(InvalidArgument, match=message):
@@ -218,6 +223,72 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="csv_path must be a new file, or one with trace,"):
         sweep(*GRID, csv_path=path)
     assert path.read_text() == "name,grade\nAda,1\n"
+
+
+SHORT = (TRACES[:1], [2000, 8000], ["lru"])
+
+
+def edited(tmp_path: Path, edit: Callable[[bytes], bytes]) -> Path:
+    """The results of a sweep in a file that something else has worked on."""
+    path = tmp_path / "runs.csv"
+    sweep(*SHORT, csv_path=path)
+    path.write_bytes(edit(path.read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize(
+    "line", [b"garbage", b"a,b", b"chat,1,lru,many,1,1,1,1,1,1,1,1,1.0", b'"open', b"\xff\x00"]
+)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_damaged_line_is_named_and_the_file_left_alone(
+    tmp_path: Path, line: bytes, end: bytes
+) -> None:
+    path = edited(tmp_path, lambda data: data.replace(b"\r\n", b"\r\n" + line + end, 1) + b"torn")
+    damaged = path.read_bytes()
+    with pytest.raises(InvalidArgument, match=r"runs.csv, line 2 must be a row of trace,finger.*"):
+        sweep(*SHORT, csv_path=path)
+    assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda data: data.replace(b"\r\n", b"\n"),
+        lambda data: data.replace(b"\r\n", b"\r\n\r\n"),
+        lambda data: data.replace(b"\r\n", b"\n") + b"chat,12",
+    ],
+)
+def test_a_file_with_other_line_ends_or_empty_lines_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: Callable[[bytes], bytes]
+) -> None:
+    path = edited(tmp_path, edit)
+    kept = sweep(*SHORT)
+    monkeypatch.setattr(simulate, "replay", lambda *run: pytest.fail("it ran again"))
+    assert sweep(*SHORT, csv_path=path) == kept
+    monkeypatch.undo()
+    assert len(sweep(*SHORT[:2], ["lru", "lfu"], csv_path=path)) == 4
+    assert len(sweep(*SHORT[:2], ["lru", "lfu"], csv_path=path)) == 4
+
+
+def test_a_header_that_was_cut_short_is_written_again(tmp_path: Path) -> None:
+    for torn in ("", "tra", HEADER, f"{HEADER}\r"):
+        path = tmp_path / "runs.csv"
+        path.write_text(torn, newline="")
+        sweep(*SHORT, csv_path=path)
+        assert path.read_text().splitlines()[0] == HEADER
+
+
+HEADER = ",".join(field.name for field in dataclasses.fields(Replay))
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\nb", "a\r\nb", 'a"\n"b', "a,\x85b\x1c"])
+def test_whatever_a_trace_is_called_its_sweep_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path, trace = tmp_path / "runs.csv", dataclasses.replace(TRACES[0], name=name)
+    first = sweep([trace], *SHORT[1:], csv_path=path)
+    monkeypatch.setattr(simulate, "replay", lambda *run: pytest.fail("it ran again"))
+    assert sweep([trace], *SHORT[1:], csv_path=path) == first
 
 
 def test_a_sweep_in_two_processes_finds_the_same() -> None:

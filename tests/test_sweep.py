@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,14 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, options: list[str], mess
         ("--chart", "x.foo", "chart must be a file that ends in .svg, .png, .pdf, got 'x.foo'"),
         ("--chart", "x", "chart must be a file that ends in"),
         ("--csv", "no/such/folder/x.csv", "csv must be a file in a folder that exists"),
+        (
+            "--csv",
+            "dangling.csv",
+            "csv must be a file in a folder that exists, got 'dangling.csv -",
+        ),
+        ("--csv", "folder/../x.svg --chart x.svg", "chart must be another file than csv"),
+        ("--capacity", "", "capacity must be tokens such as"),
+        ("--eviction", "", "eviction must be one of lru"),
         ("--jobs", "0", "jobs must be 1 or more, or -1 for each core, got 0"),
     ],
 )
@@ -161,7 +171,9 @@ def test_what_would_fail_in_the_end_is_refused_in_one_line_before_anything_runs(
     made_trace(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("radixlab.grid._parallel", never)
-    code, output = run(*kind.split(), option, value)
+    (tmp_path / "dangling.csv").symlink_to("no/such/folder/x.csv")
+    (tmp_path / "folder").mkdir()
+    code, output = run(*kind.split(), option, *(value.split() or [""]))
     assert code == 2 and message in output
     assert "Traceback" not in output and len(output.splitlines()) == 1
 
@@ -177,6 +189,30 @@ def test_a_chart_that_fails_all_the_same_comes_after_the_table(
     assert code == 2
     table, refused = output.split("PermissionError")
     assert "rag" in table and "the disk is full" in refused
+
+
+def test_a_trace_whose_name_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
+    trace = made_trace(tmp_path).rename(tmp_path / os.fsdecode(b"caf\xe9.jsonl"))
+    options = ["--block-size", 20, "--capacity", "2k", "--eviction", "lru"]
+    code, output = run("--trace", trace, *options, "--csv", tmp_path / "runs.csv")
+    assert code == 2 and "UnicodeEncodeError" in output and len(output.splitlines()) == 1
+
+
+def test_results_may_be_kept_through_a_link(tmp_path: Path) -> None:
+    (link := tmp_path / "link.csv").symlink_to(tmp_path / "runs.csv")
+    options = ["--workload", "rag", "--policy", "fcfs", "--capacity", "8k"]
+    assert run(*options, "--csv", link)[0] == 0
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
+
+
+def test_a_dollar_in_a_name_is_no_formula(tmp_path: Path) -> None:
+    """Matplotlib took what stands between two for mathematics."""
+    name = r"$\nothing{$"
+    draw_curve([replace(each, trace=name) for each in results()[1]], tmp_path / "curve.svg")
+    runs = sweep_engine({name: WORKLOADS["rag"](0)[:10]})
+    draw_runs(runs, tmp_path / "runs.svg")
+    for path in tmp_path.iterdir():
+        assert f"<!-- {name} -->" in path.read_text()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -213,6 +249,10 @@ def test_the_command_serves_workloads_on_a_virtual_clock_and_goes_on_where_it_wa
         (["--workload", "rag", "--eviction", "belady"], "eviction must be one of lru"),
         (["--workload", "rag", "--page-size", "many"], 'page_size must be tokens such as "1,16"'),
         (["--workload", "rag", "--arrivals", "soon"], 'arrivals must be "batch", "poisson:RATE"'),
+        (
+            ["--workload", "rag", "--capacity", "unlimited", "--page-size", "1,100000000000"],
+            "page_size must be at most 950, the tokens of the longest job, got 100000000000",
+        ),
         (["--workload", "rag", "--cost", "nothing.json"], "FileNotFoundError"),
         (["--workload", "rag", "--cost", "1,2,3"], "cost must be two numbers of seconds"),
         (["--workload", "rag", "--cost", "5"], "cost must be two numbers of seconds"),

@@ -20,7 +20,7 @@ from radixlab.simulate import optimal_hit_rate
 from radixlab.strategies import STRATEGIES
 from radixlab.tokens import encode
 from radixlab.virtual import CostModel, Simulation, jain_index, percentile, simulate, sweep
-from radixlab.workloads import WORKLOADS, Job, batch, closed_loop, poisson
+from radixlab.workloads import WORKLOADS, Job, batch, closed_loop, no_sharing, poisson
 
 ONE_A_SECOND = CostModel(per_token=1.0, per_step=10.0)
 
@@ -167,6 +167,19 @@ def test_jobs_that_never_arrive_are_refused_before_anything_runs(
         sweep({"fine": [job([1])], "not": jobs}, on_result=lambda run: pytest.fail("it ran"))
 
 
+def test_a_page_may_be_as_large_as_the_longest_job_and_a_larger_one_is_refused() -> None:
+    """Its pool was built slot by slot: 10**11 tokens ate all memory."""
+    jobs = [job([1]), job(range(20), 5)]
+    assert simulate(jobs, page_size=25).requests == 2
+    message = "page_size must be at most 25, the tokens of the longest job, got {}"
+    for size in (26, 10**11):
+        with pytest.raises(InvalidArgument, match=message.format(size)):
+            simulate(jobs, page_size=size)
+        with pytest.raises(InvalidArgument, match=message.format(size)):
+            sweep({"w": jobs}, page_sizes=[1, size], on_result=lambda run: pytest.fail("it ran"))
+    assert simulate([], page_size=16).requests == 0
+
+
 def test_percentiles_are_the_nearest_rank() -> None:
     values = list(range(1, 101))
     assert [percentile(values, p) for p in (0, 1, 50, 95, 99, 100)] == [1, 1, 50, 95, 99, 100]
@@ -204,8 +217,14 @@ def test_a_cost_model_from_the_benchmark_is_a_line_through_its_warm_prefills(
     [
         ({"policy": "lifo"}, "policy must be one of fcfs"),
         ({"eviction": "belady"}, "eviction must be one of lru"),
-        ({"capacity": 15, "page_size": 16}, "capacity must be 16 tokens, one page, or more"),
-        ({"page_size": 0}, "page_size must be 1 or more"),
+        (
+            {"capacity": 15, "page_size": 16},
+            r"capacity must be whole tokens, 16 \(a page\) or more",
+        ),
+        ({"capacity": 100.0}, r"capacity must be whole tokens, 1 \(a page\) or more, got 100.0"),
+        ({"capacity": float("nan")}, "capacity must be whole tokens, .* got nan"),
+        ({"page_size": 0}, "page_size must be whole tokens, 1 or more"),
+        ({"page_size": 1.0}, "page_size must be whole tokens, 1 or more, got 1.0"),
     ],
 )
 def test_impossible_runs_are_refused(options: dict[str, object], message: str) -> None:
@@ -281,6 +300,17 @@ def test_other_costs_settings_seeds_and_arrivals_are_other_runs(tmp_path: Path) 
     sweep({"rag": poisson(jobs, 1.0)}, csv_path=path)
     sweep({"rag": jobs}, csv_path=path)
     assert len(path.read_text().splitlines()) == 6
+
+
+def test_a_prompt_is_not_taken_for_another_that_ends_elsewhere(tmp_path: Path) -> None:
+    """Prompts and answers were one text: a resumed sweep took another workload's rows."""
+    path, sizes = tmp_path / "runs.csv", ((600, 60), (560, 100))
+    runs = [
+        sweep({"w": no_sharing(0, requests=5, prompt=p, answer=a)}, csv_path=path)[0]
+        for p, a in sizes
+    ]
+    assert [run.prompt_tokens for run in runs] == [3000, 2800]
+    assert runs[0].fingerprint != runs[1].fingerprint
 
 
 def test_a_sweep_of_another_kind_is_left_alone(tmp_path: Path) -> None:

@@ -107,6 +107,21 @@ def test_tokens_may_be_shown_as_text_and_hostile_text_is_no_markup() -> None:
     assert ET.fromstring(draw_tree(cache, decode=lambda token: f"<b>&{token}\n\\").svg) is not None
 
 
+def test_what_graphviz_would_replace_in_a_label_stands_as_it_is() -> None:
+    piece = r"\N\G\L\n\\\x"
+    drawn = ET.fromstring(draw_tree(one_edge(1), decode=lambda token: piece).svg)
+    assert f"[‘{piece}’]" in [text.text for text in drawn.iter() if text.tag.endswith("text")]
+
+
+NO_XML = "\x00\x0b\x0c\x1b\ufffe\uffff\ud800"
+
+
+def test_what_xml_forbids_is_shown_as_a_sign(tmp_path: Path) -> None:
+    picture = draw_tree(one_edge(1), decode=lambda token: f"a{NO_XML}b\tc😀")
+    words = "".join(ET.parse(picture.save(tmp_path / "tree.svg")).getroot().itertext())
+    assert f"a{len(NO_XML) * chr(0xFFFD)}b" in words and "c😀" in words
+
+
 def test_a_long_edge_is_shortened_in_the_middle_and_tells_its_length() -> None:
     source = tree_dot(one_edge(40)).source
     assert "[1, 2, 3, …, 39, 40] 40 tokens" in source

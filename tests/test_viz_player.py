@@ -284,6 +284,25 @@ def test_a_saved_player_is_one_file_that_names_no_other_host(tmp_path: Path) -> 
     assert "<b>match</b>. R1: 4 of 6 tokens are cached" in text, "without JavaScript: the text"
 
 
+def test_a_title_may_have_braces(tmp_path: Path) -> None:
+    """The style sheet was pasted into it."""
+    title = "a{{css}}b{{title}}{{data}}"
+    text = play("chapter", title=title).save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert f"<title>{title}</title>" in text and f'"title": "{title}"' in text
+
+
+def test_a_saved_picture_or_player_holds_nothing_that_a_browser_can_t_read(tmp_path: Path) -> None:
+    manager = radixlab.CacheManager(4)
+    request = radixlab.Request([1, 2], request_id="a\x0cb\ud800")
+    manager.admit(request)
+    manager.allocate(request, 2)
+    drawn = ET.parse(draw_pool(manager).save(tmp_path / "pool.svg"))
+    assert "a\ufffdb\ufffd" in "".join(drawn.getroot().itertext())
+    player = play("chapter", title="a\ud800", decode=lambda token: "b\x1b\ud800")
+    text = player.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<title>a\ufffd</title>" in text and "‘b\ufffd\ufffd’" in text
+
+
 def test_each_state_and_event_has_its_colours_in_the_style_sheet() -> None:
     css = style_sheet()
     for name, look in (STATES | EVENTS).items():

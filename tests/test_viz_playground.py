@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import radixlab
@@ -38,19 +38,26 @@ def state(sandbox: Sandbox) -> Any:
     return radixlab.take_snapshot(sandbox.manager, sandbox.requests)
 
 
+def everything(sandbox: Sandbox) -> Any:
+    """Tree, clock, pool and requests as the manager has them, the steps so far, and the picture."""
+    told = [(step.name, step.caption, step.snapshot) for step in sandbox.steps]
+    return state(sandbox), told, picture_html(sandbox)
+
+
 @settings(max_examples=60)
 @given(st.integers(1, 8), st.integers(1, 3), st.lists(ACTIONS, max_size=12))
+@example(8, 1, [("insert", "a b c a b c"), ("lock", "a b c a b c"), ("insert", "a b b b b b b")])
 def test_whatever_is_done_the_books_balance_and_a_refusal_changes_nothing(
     pages: int, page_size: int, actions: list[tuple[Any, ...]]
 ) -> None:
     sandbox = Sandbox(pages, page_size)
     for name, *arguments in actions:
-        slots_before, history = state(sandbox).owners(), list(sandbox.history)
+        before, history = everything(sandbox), list(sandbox.history)
         try:
             getattr(sandbox, name)(*arguments)
         except RadixLabError as error:
             assert say(error)[0].isupper() and say(error).endswith(".")
-            assert state(sandbox).owners() == slots_before and sandbox.history == history
+            assert everything(sandbox) == before and sandbox.history == history
         sandbox.manager.check_integrity()
 
 
@@ -64,7 +71,7 @@ def test_undo_restores_the_state_before(
         try:
             getattr(sandbox, name)(*arguments)
         except RadixLabError:
-            sandbox = replay(sandbox)
+            continue
     before = state(sandbox)
     if last[0] == "undo":
         return
@@ -76,12 +83,17 @@ def test_undo_restores_the_state_before(
     assert state(sandbox) == before
 
 
-def replay(sandbox: Sandbox) -> Sandbox:
-    """A refused match may have cut an edge: the history alone counts."""
-    again = Sandbox(sandbox.num_pages, sandbox.page_size)
-    for name, argument in sandbox.history:
-        getattr(again, name)(argument)
-    return again
+@pytest.mark.parametrize("refused", ["lock", "insert"])
+def test_a_prompt_that_is_refused_for_want_of_room_cuts_no_edge(refused: str) -> None:
+    sandbox = Sandbox(8)
+    sandbox.insert("a b c d e f")
+    sandbox.lock("a b c d e f")
+    before, nodes = everything(sandbox), state(sandbox).nodes
+    with pytest.raises(PoolExhausted):
+        getattr(sandbox, refused)("a b x y z v w")
+    assert state(sandbox).nodes == nodes and everything(sandbox) == before
+    sandbox.match("q")
+    assert not sandbox.done.changes.split, "it would be shown with another's split"
 
 
 def click(playground: Playground, name: str, prompt: str | None = None) -> str:
@@ -216,6 +228,12 @@ def test_a_playground_begins_with_the_prompts_given() -> None:
         radixlab.playground(4, prompts=["the cat sat on the mat"])
     with pytest.raises(radixlab.errors.InvalidArgument, match="prompts must be a list"):
         radixlab.playground(prompts="the cat")
+
+
+def test_the_fields_show_a_pool_larger_than_they_offer() -> None:
+    playground = radixlab.playground(2000, 100)
+    assert (playground.num_pages.value, playground.page_size.value) == (2000, 100)
+    assert "A new pool: 200000 slots" in click(playground, "new pool")
 
 
 def test_a_session_by_its_buttons() -> None:

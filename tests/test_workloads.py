@@ -16,6 +16,7 @@ from radixlab.traces import Trace, read_prompts, read_trace, to_trace
 from radixlab.workloads import (
     WORKLOADS,
     Job,
+    adversarial,
     agents,
     batch,
     chat,
@@ -111,6 +112,13 @@ def test_in_a_closed_loop_each_client_waits_for_its_own_answer() -> None:
         assert job.after is None or job.arrival == 1.5
 
 
+def test_clients_beyond_the_sessions_cost_nothing() -> None:
+    """Each was counted through: 10**11 of them never came to an end."""
+    jobs = chat(0, sessions=6, turns=3)
+    assert closed_loop(jobs, clients=10**11) == closed_loop(jobs, clients=6)
+    assert closed_loop([], clients=10**11) == []
+
+
 def chain(jobs: list[Job], i: int) -> list[int]:
     links = [i]
     while (before := jobs[links[-1]].after) is not None:
@@ -133,6 +141,15 @@ def chain(jobs: list[Job], i: int) -> list[int]:
 def test_impossible_arrivals_are_refused(call: Any) -> None:
     with pytest.raises(InvalidArgument):
         call()
+
+
+@pytest.mark.parametrize(
+    ("make", "size"), [(few_shot, "tasks"), (agents, "kinds"), (adversarial, "prompts")]
+)
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_workload_of_nothing_to_choose_from_is_refused(make: Any, size: str, number: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"{size} must be 1 or more, got {number}"):
+        make(0, **{size: number})
 
 
 # --- files ------------------------------------------------------------------------------------

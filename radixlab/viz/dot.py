@@ -159,7 +159,8 @@ def _label(node: NodeSnapshot, mark: Mark | None, decode: Decode | None) -> str:
         lines.append(f'<font point-size="9">{escape(node.namespace)}</font>')
     if mark:
         lines.append(f"<i>{escape(mark.words)}</i>")
-    return f"<{'<br/>'.join(lines)}>"
+    label = "<br/>".join(lines).replace("\\", r"\\")  # else \N, say, is the node's name
+    return f"<{label}>"
 
 
 def _packaged_dot() -> str | None:

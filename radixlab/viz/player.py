@@ -7,6 +7,7 @@ shows one after another.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from radixlab.scenarios import SCENARIOS, Scenario
 from radixlab.snapshot import Snapshot
 from radixlab.viz.frames import MAX_NODES, Predict, make_frames
 from radixlab.viz.theme import read_static, style_sheet
-from radixlab.viz.words import Decode, count, escape
+from radixlab.viz.words import NO_XML, Decode, count, escape
 
 
 class StepPlayer(anywidget.AnyWidget):
@@ -88,16 +89,16 @@ class StepPlayer(anywidget.AnyWidget):
 
     def _page(self) -> str:
         state = {"index": self.index, "title": self.title, "story": self.story}
-        data = json.dumps(state, ensure_ascii=False).replace("<", "\\u003c")
+        data = NO_XML.sub("\ufffd", json.dumps(state, ensure_ascii=False)).replace("<", "\\u003c")
         script = read_static("player.js").replace("export default", "const player =")
-        return (
-            read_static("page.html")
-            .replace("{{title}}", escape(self.title))
-            .replace("{{plain}}", as_list(self.title, self.story["frames"]))
-            .replace("{{css}}", style_sheet(player=True))
-            .replace("{{js}}", script)
-            .replace("{{data}}", data)
-        )
+        parts = {
+            "title": escape(self.title),
+            "plain": as_list(self.title, self.story["frames"]),
+            "css": style_sheet(player=True),
+            "js": script,
+            "data": data,
+        }  # in one pass: a title may have braces
+        return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_static("page.html"))
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self.transcript()}"

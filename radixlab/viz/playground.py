@@ -184,7 +184,12 @@ def playground(
 
 def _number(label: str, low: int, high: int, value: int, width: str) -> widgets.BoundedIntText:
     return widgets.BoundedIntText(
-        value=value, min=low, max=high, description=label, layout={"width": width}, style=LABEL
+        value=value,
+        min=low,
+        max=max(high, value),
+        description=label,
+        layout={"width": width},
+        style=LABEL,
     )
 
 

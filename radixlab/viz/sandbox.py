@@ -144,17 +144,26 @@ class Sandbox:
         if not self.history:
             raise InvalidArgument("undo", "no action", "called after at least one action")
         *again, last = self.history
-        self.history = []
-        self._start()
-        for action in again:
-            self._do(*action)
+        self._repeat(again)
         self.done = None
         return f"Undone: {last}."
 
+    def _repeat(self, actions: list[Action]) -> None:
+        """Start again, and do only these."""
+        self.history = []
+        self._start()
+        for action in actions:
+            self._do(*action)
+
     def _do(self, name: str, argument: Any) -> str:
         act: Callable[[Any], str] = getattr(self, f"_{name}")
-        before = self.state
-        said = act(argument)
+        before, shown = self.state, (self.before, self.done)
+        try:
+            said = act(argument)
+        except RadixLabError:  # after a match, say, that has cut an edge
+            self._repeat(self.history)
+            self.before, self.done = shown
+            raise
         self.history.append(Action(name, argument))
         step = next(step for step in reversed(self.steps) if step.name == name)
         changes = diff(before, self.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from html import escape as _escape
 
@@ -9,6 +10,9 @@ from radixlab.snapshot import NodeSnapshot
 
 Decode = Callable[[int], str]
 """The text of one token id, as a tokenizer tells it."""
+
+NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no character for."""
 
 MAX_SHOWN = 6
 """An edge of more tokens than this is shortened in the middle."""
@@ -50,7 +54,7 @@ def verb(number: int, one: str, many: str) -> str:
 
 def escape(text: str) -> str:
     """Text that may stand in HTML and SVG, within attributes too."""
-    return _escape(text, quote=True)
+    return _escape(NO_XML.sub("\ufffd", text), quote=True)
 
 
 def _piece(text: str) -> str:
