@@ -56,4 +56,5 @@ def only(extras: str) -> dict[str, str]:
         for module, owners in packages_distributions().items()
         if absent.issuperset(map(canonicalize_name, owners))
     ]
-    return {"PYTHONPATH": str(ROOT / "tests/only"), "RADIXLAB_ABSENT": ",".join(modules)}
+    hidden = f"{','.join(modules)};{','.join(absent)}"
+    return {"PYTHONPATH": str(ROOT / "tests/only"), "RADIXLAB_ABSENT": hidden}

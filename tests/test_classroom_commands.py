@@ -160,8 +160,9 @@ def run(*arguments: object, code: int = 0, **environment: str) -> Result:
     return result
 
 
-def grade(source: Path, submissions: Path, out: Path, *options: object) -> Result:
-    return run("grade", source, submissions, out, *options, RADIXLAB_CLASSROOM_SEED="secret")
+def grade(source: Path, submissions: Path, out: Path, *options: object, code: int = 0) -> Result:
+    seed = {"RADIXLAB_CLASSROOM_SEED": "secret"}
+    return run("grade", source, submissions, out, *options, code=code, **seed)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -350,6 +351,41 @@ def test_grading_again_gives_the_same_bytes_and_keeps_what_the_teacher_wrote(
     assert "Why?" in (out / "feedback" / "ana.html").read_text(encoding="utf-8")
 
 
+def test_grading_again_also_grades_what_has_not_changed(
+    source: Path, submissions: Path, tmp_path: Path
+) -> None:
+    grade(source, submissions, tmp_path / "out")
+    ben = tmp_path / "out" / "results" / "ben.json"
+    right = ben.read_text(encoding="utf-8")
+    ben.write_text(right.replace("You square", "You cube"), encoding="utf-8")
+    grade(source, submissions, tmp_path / "out")
+    assert "You cube" in ben.read_text(encoding="utf-8")
+    grade(source, submissions, tmp_path / "out", "--again")
+    assert ben.read_text(encoding="utf-8") == right
+
+
+@pytest.mark.parametrize("cause", ["no submissions", "no sandbox", "a bad sheet"])
+def test_grading_again_loses_nothing_if_it_cannot_grade(
+    source: Path, submissions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    def refuse() -> None:
+        raise SandboxUnavailable("bubblewrap is not installed")
+
+    out = tmp_path / "out"
+    grade(source, submissions, out)
+    before = {path: path.read_bytes() for path in out.rglob("*.*")}
+    if cause == "no submissions":
+        for path in submissions.iterdir():
+            path.unlink()
+    elif cause == "no sandbox":
+        monkeypatch.setattr("radixlab.classroom.grade.check_sandbox", refuse)
+    else:
+        source.write_text(SOURCE.replace(SOLUTION, "    return 1 / 0"), encoding="utf-8")
+    said = grade(source, submissions, out, "--again", code=2).output
+    assert re.search("InvalidArgument|SandboxUnavailable|BadSheet", said)
+    assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
+
+
 def test_who_has_taken_a_submission_back_is_named(
     source: Path, submissions: Path, tmp_path: Path
 ) -> None:
@@ -408,6 +444,48 @@ def test_an_empty_folder_of_submissions_is_refused(source: Path, tmp_path: Path)
         "grade", source, tmp_path / "none", tmp_path / "out", code=2, RADIXLAB_CLASSROOM_SEED="x"
     ).output
     assert "a folder that is there" in output
+
+
+@pytest.mark.parametrize("place", [".", "results", "ana/results"])
+def test_results_that_would_be_taken_for_submissions_are_refused(
+    source: Path, submissions: Path, place: str
+) -> None:
+    before = sorted(submissions.rglob("*"))
+    output = grade(source, submissions, submissions / place, code=2).output
+    assert "InvalidArgument: OUT must be outside of the folder of submissions" in output
+    assert sorted(submissions.rglob("*")) == before
+
+
+def test_results_may_lie_around_the_submissions_but_not_among_them(
+    source: Path, submissions: Path, tmp_path: Path
+) -> None:
+    grade(source, submissions, tmp_path)
+    grade(source, submissions, tmp_path)
+    assert [row["student"] for row in rows(tmp_path / "grades.csv")] == ["ana", "ben"]
+    assert "OUT must be outside" in grade(source, tmp_path / "results", tmp_path, code=2).output
+
+
+def test_a_file_in_the_place_of_a_folder_is_said_to_be_one(
+    source: Path, submissions: Path, tmp_path: Path
+) -> None:
+    file = submissions / "ana.ipynb"
+    text = file.read_bytes()
+    for said, command in {
+        "submissions": ("grade", source, file, tmp_path / "out"),
+        "OUT": ("grade", source, submissions, file),
+        "--out": ("build", source, "--out", file),
+        "COURSE": ("nbgrader", file, source),
+    }.items():
+        output = run(*command, code=2, RADIXLAB_CLASSROOM_SEED="secret").output
+        assert f"InvalidArgument: {said} must be a folder ({file} is a file), got" in output
+    output = run("release", source, "--out", file / "week1", code=2).output
+    assert f"--out must be a folder ({file} is a file), got '{file / 'week1'}'" in output
+    assert file.read_bytes() == text and not (tmp_path / "out").exists()
+
+
+def test_the_help_of_grade_says_that_downloads_of_canvas_and_moodle_are_understood() -> None:
+    help_text = " ".join(re.findall(r"[\w./]+", run("grade", "--help").output))
+    assert "or an unpacked download of Canvas or Moodle." in help_text
 
 
 def test_an_export_lists_who_fits_nobody(
@@ -476,6 +554,13 @@ def test_every_command_of_the_guide_is_understood(line: str) -> None:
     while isinstance(command, Group) or hasattr(command, "commands"):
         command, arguments = command.commands[arguments[0]], arguments[1:]
     command.make_context(command.name, list(arguments))
+
+
+def test_the_guide_tells_whoever_copies_the_template_to_write_the_new_name_into_it() -> None:
+    text = (BOOK / "teach.md").read_text(encoding="utf-8")
+    before, _, after = text.partition("$ cp book/exercises/_template.md ")
+    name = after.partition(".md\n")[0]
+    assert f"**write `sheet: {name}` in the place of `sheet: _template`**" in before
 
 
 def test_the_plan_of_two_weeks_has_every_sheet_with_its_points_and_minutes() -> None:

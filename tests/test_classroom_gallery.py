@@ -152,7 +152,7 @@ def test_the_table_has_the_same_totals(graded):
 
 
 def test_a_huge_notebook_is_not_read(graded):
-    assert "The file has more than 2000000 bytes" in graded.feedback("huge")
+    assert "The file has more than 20000000 bytes" in graded.feedback("huge")
 
 
 def test_who_is_right_is_not_told_that_something_is_wrong(graded):

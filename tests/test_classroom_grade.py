@@ -271,6 +271,7 @@ import os
 def digits(number):
     with open("/tmp/seen", "a") as file:
         file.write(f"{number} ")
+    os.mkdir("/tmp/a folder")
     seen = open("/tmp/seen").read()
     raise type(seen, (ValueError,), {})(seen)
 
@@ -279,7 +280,7 @@ class Counter:
         pass
     @property
     def n(self):
-        return open("/tmp/seen").read()
+        return os.listdir("/tmp")
 """
     )
     result = grade_submission(key, "eve", tmp_path / "eve.py")
@@ -287,7 +288,7 @@ class Counter:
     told = (tmp_path / "eve.json").read_text()
     hidden = [c.args[0] for cases in key.cases.values() for c in cases if not c.visible]
     digits, counter = result.exercises
-    assert [shown.outcome.value for shown in counter.groups[0].shown] == [{"n": "7 12 "}] * 2
+    assert [shown.outcome.value for shown in counter.groups[0].shown] == [{"n": []}] * 2
     assert digits.groups[1].how == {"ValueError": 3}
     assert len(hidden) == 5 and not any(f"{number}" in told for number in hidden if number < 0)
 
@@ -393,7 +394,7 @@ def test_only_plain_files_are_read(tmp_path):
         "pipe": "It is not a plain file.",
         "folder": "There is no notebook in the folder, or there are several.",
         "bytes": "The file is not text (UTF-8).",
-        "huge": "The file has more than 2000000 bytes: clear all outputs.",
+        "huge": "The file has more than 20000000 bytes: clear all outputs.",
         "nowhere": "The file can't be read: No such file or directory.",
     }
 

@@ -15,8 +15,10 @@ pytest.importorskip("jupytext", reason="needs radixlab[classroom]")
 
 from radixlab.classroom.build import notebook_text, student_notebook
 from radixlab.classroom.collect import Found, find_submissions, student_key
+from radixlab.classroom.grade import AnswerKey, grade_submission, own_cells
 from radixlab.classroom.imports import missing_imports, what_is_there
 from radixlab.classroom.release import write_release
+from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.roster import Person, match
 from radixlab.classroom.sheet import Sheet, load_sheet, parse_sheet
 from radixlab.classroom.submission import read_submission
@@ -287,6 +289,311 @@ def test_words_far_from_the_question_are_shown_to_the_teacher(
         cells.append(new_cell("Thanks!"))
 
     assert answer(sheet, tmp_path / "a.ipynb", both, bare).startswith("Because.")
+
+
+def comment_in_a_code_cell(cells: list[Any]) -> None:
+    cells.insert(place(cells, "*Your answer here*"), new_cell("# Because.\n#\n# So.", "code"))
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_comment_in_a_code_cell_of_its_own_is_an_answer(
+    sheet: Sheet, tmp_path: Path, bare: bool
+) -> None:
+    path = tmp_path / "a.ipynb"
+    assert answer(sheet, path, comment_in_a_code_cell, bare) == "Because.\n\nSo."
+
+    def far(cells: list[Any]) -> None:
+        cells.insert(2, new_cell("# Because.", "code"))
+
+    assert answer(sheet, path, far, bare) == f"{ELSEWHERE}\n\nBecause."
+
+
+QUESTION = "# Why do we double?\n#\n# Say it in a sentence.\n#\n# (2 points, graded by a person)\n"
+SCRIPTS = {
+    "below the question": (
+        f"{RIGHT}\n\n# %% [markdown]\n{QUESTION}\n# %% [markdown]\n# Because.\n",
+        "Because.",
+    ),
+    "from nbconvert": (
+        f"#!/usr/bin/env python\n# coding: utf-8\n\n# In[3]:\n\n\n{RIGHT}\n\n\n{QUESTION}\n"
+        "# Because.\n",
+        "Because.",
+    ),
+    "in quotes": (f'{RIGHT}\n# %% [markdown]\n"""\nBecause.\n"""', f"{ELSEWHERE}\n\nBecause."),
+    "a comment": (f"{RIGHT}\n# Because.", f"{ELSEWHERE}\n\nBecause."),
+    "code alone": (f'{RIGHT}\n"""Because."""', f'{ELSEWHERE}\n\n{RIGHT}\n"""Because."""'),
+    "left out": (
+        f"# ---\n# jupyter:\n#   a: b\n# ---\n\n# %%\n{RIGHT}\n# %% [markdown]\n{QUESTION}"
+        "\n# %% [markdown]\n# *Your answer here*\n",
+        "",
+    ),
+    "nothing": ("\n", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), SCRIPTS.values(), ids=SCRIPTS)
+def test_an_answer_in_a_script_is_found_or_waits(
+    sheet: Sheet, tmp_path: Path, text: str, words: str
+) -> None:
+    """It was worth nothing, at once."""
+    (tmp_path / "a.py").write_text(text)
+    assert find_answers(sheet, read_submission(tmp_path / "a.py")) == {"why": words}
+
+
+def test_a_script_of_the_whole_notebook_has_no_words_but_the_students(
+    sheet: Sheet, tmp_path: Path
+) -> None:
+    import jupytext
+
+    notebook = hand_in(sheet, tmp_path / "a.ipynb", RIGHT)
+    (tmp_path / "a.py").write_text(jupytext.writes(notebook, fmt="py:percent"))
+    assert find_answers(sheet, read_submission(tmp_path / "a.py")) == {"why": ""}
+    notebook = hand_in(sheet, tmp_path / "a.ipynb", RIGHT, "Because.\n\nSo.")
+    (tmp_path / "a.py").write_text(jupytext.writes(notebook, fmt="py:percent"))
+    assert find_answers(sheet, read_submission(tmp_path / "a.py")) == {"why": "Because.\n\nSo."}
+
+
+# --- code, wherever it was typed -----------------------------------------------------------------
+
+BOX = '''---
+radixlab:
+  sheet: 07-box
+  title: Box
+---
+
+# Box
+
+```{code-cell} ipython3
+import radixlab
+from radixlab.classroom import check
+from radixlab.scenarios import race_scenario
+```
+
+```{code-cell} ipython3
+---
+role: given
+---
+class Full(Exception):
+    """There is no room."""
+
+
+class Box:
+    def __init__(self, items):
+        self.items = items
+
+
+def first(box):
+    return box.items[0]
+```
+
+```{code-cell} ipython3
+Box([7])
+```
+
+```{code-cell} ipython3
+---
+role: answer
+exercise: fill
+points: {example: 1, random: 9}
+visible: [example]
+entry: run_fill
+---
+def fill(box, items):
+    """Put them into the box, which has a list of its own; raise `Full` if there are none."""
+    ### BEGIN SOLUTION
+    if not items:
+        raise Full
+    assert isinstance(box, Box)
+    box.items = sorted(items)
+    ### END SOLUTION
+```
+
+```{code-cell} ipython3
+---
+role: driver
+exercise: fill
+---
+def run_fill(items):
+    box, row = Box([]), list(items)
+    try:
+        fill(box, row)
+    except Full:
+        return "full"
+    row[:] = [-1] * len(row)
+    return [box.items, first(box)]
+```
+
+```{code-cell} ipython3
+---
+role: cases
+exercise: fill
+---
+def cases(rng):
+    yield "example", [[]]
+    yield "example", [[2, 1]]
+    for _ in range(4):
+        yield "random", [[rng.randrange(10**9) for _ in range(3)]]
+```
+
++++ {"role": "hint", "exercise": "fill"}
+
+Sort.
+'''
+FILL = """
+def fill(box, items):
+    if not items:
+        raise Full
+    assert isinstance(box, Box)
+    box.items = %s
+"""
+
+
+@pytest.fixture(scope="module")
+def key() -> AnswerKey:
+    return AnswerKey.make(parse_sheet(BOX, "07-box"), "secret seed")
+
+
+def grade_typed(
+    key: AnswerKey, path: Path, typed: dict[str, str], bare: bool = False
+) -> SubmissionResult:
+    """Grade a notebook with this typed into cells by their roles; CELL is what stood there."""
+    notebook = student_notebook(key.sheet)
+    for cell in notebook.cells:
+        role = cell.metadata["radixlab"]["role"]
+        if cell.cell_type == "code" and role in typed:
+            cell.source = typed.pop(role).replace("CELL", cell.source)
+        if bare:
+            cell.metadata.pop("radixlab")
+    notebook.cells += [new_cell(source, "code") for source in typed.values()]
+    path.write_text(notebook_text(notebook), encoding="utf-8")
+    return grade_submission(key, "ana", path)
+
+
+TYPED = {
+    "an import above": {
+        "page": "import math\nCELL",
+        "answer": FILL % "math.pi and sorted(items)",
+    },
+    "a helper in a given cell": {
+        "given": "CELL\n\ndef ordered(items):\n    return sorted(items)",
+        "answer": FILL % "ordered(items)",
+    },
+    "a method in a given class": {
+        "given": "CELL\n\nclass Box(Box):\n    size = 1\n    def ordered(self, items):\n"
+        "        return sorted(items)",
+        "answer": FILL % "box.size and box.ordered(items)",
+    },
+    "a given class of slots": {
+        "given": "class Full(Exception): pass\nclass Box:\n    __slots__ = ('items',)\n"
+        "    def __init__(self, items): self.items = items\n"
+        "    @property\n    def size(self): return len(self.items)",
+        "answer": FILL % "sorted(items)[box.size:]",
+    },
+    "all in the check's cell": {"check": FILL % "sorted(items)" + "\nCELL"},
+    "all in the page's cell": {"page": "CELL\n" + FILL % "sorted(items)", "answer": ""},
+    "a name of Python's": {"new": "list = [1]\nany = 7", "answer": FILL % "sorted(items)"},
+    "a name of the driver's": {
+        "answer": "def first(items):\n    return sorted(items)\n" + FILL % "first(items)"
+    },
+}
+
+
+@linux
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("typed", TYPED.values(), ids=TYPED)
+def test_right_code_earns_its_points_in_whichever_cell_it_was_typed(
+    key: AnswerKey, tmp_path: Path, typed: dict[str, str], bare: bool
+) -> None:
+    """Code in the sheet's own cells was left out, and a right solution had no points."""
+    assert grade_typed(key, tmp_path / "a.ipynb", dict(typed), bare).points == 10
+
+
+HOSTILE = {
+    "a box that copies": "CELL\n\nclass Box:\n    def __init__(self, items): self._items = items\n"
+    "    items = property(lambda self: self._items,\n"
+    "                     lambda self, items: setattr(self, '_items', sorted(items)))",
+    "a box that copies what is set": "CELL\n\nclass Box(Box):\n"
+    "    def __setattr__(self, name, value): self.__dict__[name] = sorted(value)",
+    "a box that copies what is got": "CELL\n\nclass Box(Box):\n"
+    "    def __getattribute__(self, name): return [1, 2]",
+    "another driver": "CELL\n\ndef run_fill(items): return [sorted(items), min(items)]",
+    "another exception": "CELL\n\nFull = BaseException",
+    "another first": "CELL\n\ndef first(box): return 1",
+    "another list": "CELL\n\ndef list(items): return Row(sorted(items))\n"
+    "class Row(type([])):\n    def __setitem__(self, *_): pass",
+    "other builtins": "CELL\n\n__builtins__ = {}",
+}
+
+
+@linux
+@pytest.mark.parametrize("given", HOSTILE.values(), ids=HOSTILE)
+def test_who_rewrites_what_is_given_gets_nothing_for_a_wrong_solution(
+    key: AnswerKey, tmp_path: Path, given: str
+) -> None:
+    typed = {"given": given, "answer": FILL % "items  # which are not its own"}
+    groups = grade_typed(key, tmp_path / "a.ipynb", typed).exercises[0].groups
+    assert [group.points for group in groups] == [0, 0]
+
+
+@linux
+@pytest.mark.parametrize("bare", [False, True])
+def test_lines_of_the_sheet_that_need_radixlab_are_no_mistake_of_the_student(
+    key: AnswerKey, tmp_path: Path, bare: bool
+) -> None:
+    typed = {"page": f"import math\nCELL\n{FILL % 'sorted(items)'}", "answer": "1 / 0"}
+    result = grade_typed(key, tmp_path / "a.ipynb", typed, bare)
+    assert (result.points, result.cells) == (10, ((4, "ZeroDivisionError"),))
+
+
+@linux
+def test_errors_of_the_sheets_own_cells_are_not_the_students(
+    key: AnswerKey, tmp_path: Path
+) -> None:
+    typed = {"page": "import math\nCELL", "check": "1 / 0", "answer": FILL % "sorted(items)"}
+    assert grade_typed(key, tmp_path / "a.ipynb", dict(typed)).cells == ()
+    result = grade_typed(key, tmp_path / "a.ipynb", typed | {"new": "1 / 0"})
+    assert (result.points, result.cells) == (10, ((6, "ZeroDivisionError"),))
+
+
+@linux
+def test_what_is_as_it_was_handed_out_is_not_run(key: AnswerKey, tmp_path: Path) -> None:
+    """In a script each cell has comments around it."""
+    notebook = student_notebook(key.sheet)
+    path = tmp_path / "a.py"
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    code.append(FILL % "sorted(items)")
+    path.write_text("\n".join(f"# In[ ]:\n\n\n{source}\n\n\n# # Text\n" for source in code))
+    stub, own = own_cells(key.sheet, read_submission(path))
+    assert "NotImplementedError" in stub.source and "sorted" in own.source
+
+
+def test_a_script_of_jupyterlab_has_its_cells(tmp_path: Path) -> None:
+    """It was one cell, in which one slip took everything with it."""
+    path = tmp_path / "a.py"
+    text = "# coding: utf-8\n\n# # Title\n\n# In[1]:\n\n\na = 1\n\n# In[ ]:\n\nb = = 2\n\n"
+    text += "# In[12]:\nc = 3"
+    path.write_bytes(text.replace("\n", "\r\n").encode())
+    cells = [cell.source.strip() for cell in read_submission(path).cells]
+    assert cells == ["# # Title", "a = 1", "b = = 2", "c = 3"]
+
+
+def test_pictures_do_not_make_a_notebook_too_large(sheet: Sheet, tmp_path: Path) -> None:
+    path = tmp_path / "a.ipynb"
+    notebook = hand_in(sheet, path, RIGHT)
+    for megabytes, problem in ((15, ""), (50, "The file has more than 20000000 bytes")):
+        notebook.metadata["picture"] = "x" * megabytes * 10**6
+        path.write_text(json.dumps(notebook))
+        assert read_submission(path).problem.startswith(problem)
+        assert bool(read_submission(path).problem) == bool(problem)
+    hand_in(sheet, path, "x = 1\n" * 400_000)
+    assert read_submission(path).problem == "The file has more than 2000000 characters of code."
+    (tmp_path / "a.py").write_text("x = 1\n" * 400_000)
+    assert "2000000 characters" in read_submission(tmp_path / "a.py").problem
+
+
+def test_a_loop_outside_of_functions_is_thought_of(sheet: Sheet) -> None:
+    told = tell("timeout", "double", sheet.limits)
+    assert "what they compute outside of functions counts too" in told
 
 
 # --- imports -------------------------------------------------------------------------------------

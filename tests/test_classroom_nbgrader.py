@@ -32,7 +32,7 @@ from radixlab.classroom.nbgrader import (
     write_course,
 )
 from radixlab.classroom.sheet import parse_sheet
-from radixlab.classroom.submission import CodeCell, Submission, read_submission
+from radixlab.classroom.submission import CodeCell, read_submission
 from radixlab.classroom.words import find_answers
 
 SHEET = """\
@@ -251,6 +251,14 @@ def own_cells(notebook: Notebook) -> None:
     notebook.cells.append(_v4.new_code_cell("this is no Python"))
 
 
+def typed_elsewhere(notebook: Notebook) -> None:
+    answer(notebook, "", "def largest(numbers):\n    return top(numbers) or math.inf")
+    first = next(c for c in notebook.cells if c.cell_type == "code")
+    first.source = "import nowhere\nimport math"
+    cell(notebook, "given").source += "\n\ndef top(numbers):\n    return max(numbers)"
+    cell(notebook, "check", "add_all").source = ADD_ALL
+
+
 def writes_a_file(notebook: Notebook) -> None:
     write = "import pathlib\npathlib.Path('MARKER').write_text('ran')"
     tried = "import pathlib\ntry:\n    pathlib.Path('MARKER').write_text('')\nexcept OSError: pass"
@@ -281,6 +289,7 @@ SUBMISSIONS = {
     another_sheet: 0.0,
     no_metadata: 9.5,
     own_cells: 9.5,
+    typed_elsewhere: 9.5,
     writes_a_file: 9.5,
     half_characters: 6.5,
 }
@@ -458,6 +467,22 @@ def test_cells_of_their_own_are_shown_where_they_were(course):
 
 
 @pytest.mark.long
+def test_code_in_cells_that_are_not_for_it_is_shown_and_theirs_are_as_released(course):
+    path = course.folder / "autograded" / "typed_elsewhere" / NAME / f"{NAME}.ipynb"
+    graded, release = nbformat.read(path, as_version=4), release_of(course.folder)
+    sources = [c.source for c in graded.cells]
+    assert [c.source for c in release.cells if c.source not in sources] == [
+        cell(release, "answer", of).source for of in ("add_all", "largest")
+    ]
+    own = [c for c in graded.cells if c.id.startswith("own-")]
+    assert ["nowhere" in own[0].source, "def top" in own[1].source, own[2].source] == [
+        *(True, True),
+        ADD_ALL,
+    ]
+    assert not any(c.outputs for c in own)
+
+
+@pytest.mark.long
 def test_html_in_an_answer_is_text_in_what_formgrader_shows(course):
     for step in ("autograded", "feedback"):
         (path,) = (course.folder / step / "right" / NAME).glob(f"{NAME}.[hi]*")
@@ -603,7 +628,7 @@ def test_the_release_is_filled_with_sources_alone():
     before = json.loads(json.dumps(release))
     long = "x = 1\n" * 10_000
     cells = (CodeCell(1, "own = 1", "nothing"), CodeCell(4, ADD_ALL, "add_all"), CodeCell(9, long))
-    filled = fill(release, Submission(cells), {"why": "*so*", "odd": "no"})
+    filled = fill(release, cells, {"why": "*so*", "odd": "no"})
     own = [c for c in filled.cells if c.id.startswith("own-")]
     assert [c.id for c in own] == ["own-1", "own-9"]
     assert own[1].source.endswith(CUT) and len(own[1].source) < 21_000

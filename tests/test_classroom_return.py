@@ -163,6 +163,8 @@ def test_a_class_from_canvas_gets_files_of_the_same_names_that_open_as_what_they
     canvas_folder(sheet, folder)
     said = run("grade", source, folder, out, "--roster", excel(tmp_path / "people.csv"))
     assert "10 named; 1 handed in nothing:\nNiemand, Nora" in said
+    written = out / "written.csv"  # in a script it is the teacher who tells what is an answer
+    written.write_bytes(written.read_bytes().replace(b",why,,2,", b",why,0,2,"))
     run("give-back", source, out)
     files = unzipped(out / "feedback-canvas.zip")
     handed_in = {path.name for path in folder.iterdir()}

@@ -160,6 +160,28 @@ def test_each_call_begins_anew():
     assert [o.value for o in run(cell, calls=3).outcomes] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_each_call_begins_with_an_empty_folder(tmp_path, unsafe):
+    """A submission could count its calls by the files that it had left."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    body = f"""\
+there = os.listdir()
+os.makedirs("a/b")
+os.symlink({str(kept)!r}, "link")
+for name in ("file", "a/b/file"):
+    open(name, "w").close()
+return there"""
+    (kept / "file").write_text("")
+    assert [o.value for o in run(twice(body), calls=3, unsafe=unsafe).outcomes] == [[]] * 3
+    assert (kept / "file").exists()
+
+
+def test_who_hides_files_from_being_deleted_gets_no_other_call():
+    body = "os.makedirs('a/b')\nos.chmod('a', 0)\nreturn 14"
+    assert run(twice(body), calls=2).outcomes == [Outcome("ok", 14), Outcome("ended")]
+
+
 def test_a_failing_cell_does_not_stop_the_next():
     result = run("1 / 0", "import sys; sys.exit()", "def", twice("return 14"), "raise KeyError(7)")
     assert result.outcomes == [Outcome("ok", 14)]
@@ -171,10 +193,63 @@ def test_a_failing_cell_does_not_stop_the_next():
     ]
 
 
+LINES = {
+    "import numpy as np": "ModuleNotFoundError",
+    "from IPython.display import display": "ModuleNotFoundError",
+    "import radixlab\nradixlab.draw_tree(7)": "AttributeError",
+    "print(leaf.key)": "NameError",
+    "get_ipython().run_line_magic('time', '3')": "NameError",
+    "name = input()": "EOFError",
+    "return 7": "SyntaxError",
+    "import sys\nsys.exit()": "SystemExit",
+    "bytes(10 ** 9)": "MemoryError",
+    "class Odd(BaseException):\n    __bool__ = 7\nraise Odd": "BaseException",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_failing_line_does_not_take_what_is_below_it(line):
+    result = run(f"{line}\n{twice('return 14')}\n1 / 0")
+    assert result == Run([Outcome("ok", 14)], [(0, LINES[line])])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "display(7)",
+        "files = !ls",
+        "a, b = %timeit -o 3",
+        "for _ in range(3):\n    %time _",
+        "text = '''\n!ls\n'''\nassert text == '\\n!ls\\n'\n!ls",
+        "left = (7\n  % 4)\n%time\nassert left == 3",
+    ],
+)
+def test_a_line_that_only_a_notebook_knows_is_no_failure(line):
+    assert run(f"{line}\n{twice('return 14')}") == Run([Outcome("ok", 14)])
+
+
+def test_what_comes_from_the_future_holds_for_the_rest_of_the_cell():
+    later = "def twice(x: Unknown) -> Unknown:\n    return 14"
+    cells = [
+        "from __future__ import annotations\nimport nowhere\n" + later,
+        "def f(x: Unknown): ...",
+    ]
+    errors = [(0, "ModuleNotFoundError"), (1, "NameError")]
+    assert run(*cells) == Run([Outcome("ok", 14)], errors)
+
+
 def test_drivers_and_students_do_not_take_each_others_names():
     cell = "def helper(x):\n    return 3 * x\n\ndef thrice(x):\n    return helper(x)"
     result = run_calls(sheet(), [cell], [Call("thrice", "run_thrice", [7])])
     assert result.outcomes == [Outcome("ok", {"got": 21})]
+
+
+def test_what_is_asked_for_takes_the_place_of_what_is_given():
+    given = "class thrice:\n    def __new__(cls, x): return 0\n\n\nclass Given:"
+    asks = parse_sheet(HEADER.format(more="") + SHEET.replace("class Given:", given), "attacked")
+    cell = given.replace("return 0", "return 3 * x").removesuffix("class Given:")
+    calls = [Call("thrice", "run_thrice", [7])]
+    assert run_calls(asks, [cell], calls).outcomes == [Outcome("ok", {"got": 21})]
 
 
 def test_what_is_missing_is_named():
@@ -236,6 +311,12 @@ def test_after_three_timeouts_an_exercise_is_given_up():
     assert time.monotonic() - before < 60
 
 
+def test_many_endless_loops_cost_no_more_than_one():
+    before = time.monotonic()
+    assert outcome("while True: pass\n" * 10 + twice("return 14")).status == "timeout"
+    assert time.monotonic() - before < 8
+
+
 def test_a_submission_has_an_end(monkeypatch):
     monkeypatch.setattr(sandbox, "PATIENCE", -1)
     assert run(twice("import time\ntime.sleep(60)"), calls=2).outcomes == [Outcome("timeout")] * 2
@@ -261,7 +342,8 @@ FLOODS = {
     "memory that outlives a call": (
         "import ctypes\nlibc = ctypes.CDLL(None)\n"
         "made = [get(0, 9, 0o1600) for get in (libc.shmget, libc.semget)]\n"
-        "return 14 if {*made, libc.msgget(0, 0o1600)} == {-1} else bytes(10 ** 9)",
+        "made += [libc.msgget(0, 0o1600), libc.mq_open(b'/q', 0o102, 0o600, None)]\n"
+        "return 14 if {*made} == {-1} else bytes(10 ** 9)",
         {"ok"},
     ),
     "the result": ("return 'x' * 2 ** 20", {"too big"}),
@@ -454,7 +536,10 @@ TAMPERING = {
     "modules": "import sys\nsys.modules.clear()",
     "the runner": "import sys\nframe = sys._getframe()\nwhile frame.f_back: frame = frame.f_back\n"
     "frame.f_globals.clear()",
-    "the runner's exit": "import sys\nsys._getframe(1).f_globals.update(_exit=print, report=1)",
+    "all of the runner": "import sys\nframe = sys._getframe()\n"
+    "while frame := frame.f_back: frame.f_globals.clear()",
+    "the runner's exit": "import sys\nframe = sys._getframe()\n"
+    "while frame := frame.f_back: frame.f_globals.update(_exit=print, report=1)",
     "tracing": "import sys\nsys.settrace(lambda *_: 1 / 0)\nsys.setprofile(lambda *_: 1 / 0)",
     "import hooks": "import sys\nsys.meta_path.clear()\nsys.path.clear()",
     "at exit": "import atexit, os\natexit.register(os.abort)",

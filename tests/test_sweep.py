@@ -192,7 +192,7 @@ def test_a_chart_that_fails_all_the_same_comes_after_the_table(
 
 
 def test_a_trace_whose_name_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
-    trace = made_trace(tmp_path).rename(tmp_path / os.fsdecode(b"caf\xe9.jsonl"))
+    trace = made_trace(tmp_path).rename(tmp_path / os.fsdecode(b"\xe9.jsonl"))
     options = ["--block-size", 20, "--capacity", "2k", "--eviction", "lru"]
     code, output = run("--trace", trace, *options, "--csv", tmp_path / "runs.csv")
     assert code == 2 and "UnicodeEncodeError" in output and len(output.splitlines()) == 1

@@ -11,19 +11,29 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from glob import escape
 from pathlib import Path
 
-from radixlab.classroom.submission import glance
+from radixlab.classroom.submission import glance, read_submission
 
-SUFFIXES = (".ipynb", ".py")
+SUFFIX = re.compile(r"(?i:\.ipynb)|\.py")
+"""How a notebook ends, which may be in capitals, and a script."""
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?P<upload>\d+)_.+", re.DOTALL)
 MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_file_?.*", re.DOTALL)
 """How Canvas and Moodle name what is downloaded: whose it is stands in it."""
 MOST_NAMED = 5
 """Files that are named in a sentence."""
+
+
+class State(IntEnum):
+    """What is in a file, the best first: of several the best is graded."""
+
+    WRITTEN = 0
+    UNREADABLE = 1  # it may hold somebody's work, so it goes before a file that holds none
+    BLANK = 2  # empty, or as it was handed out
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +53,8 @@ class Found:
 def find_submissions(folder: Path, sheet: str) -> list[Found]:
     """The students and their files, by name; a student's folder if there is no file to take.
 
-    Of several files of one student those of this sheet count, of these the ones that are not as
-    they were handed out, and of these the latest.
+    Of several files of one student those of this sheet count, of these the ones in which somebody
+    has written (and that can be read), of these the one named like the sheet, or the latest.
     """
     of_student: dict[str, list[Path]] = {}
     for path in sorted(filter(_is_submission, folder.iterdir()), key=_order):
@@ -61,7 +71,7 @@ def ignored_files(folder: Path) -> list[str]:
 
 def student_key(name: str) -> str:
     """Whose a file or folder is, by its name; the name without its ending if it does not say."""
-    stem = name.removesuffix(".py").removesuffix(".ipynb")
+    stem = re.sub(r"(?i:\.ipynb)\Z", "", name.removesuffix(".py"))
     if moodle := MOODLE.fullmatch(name):
         return f"{moodle['name']}_{moodle['number']}"
     canvas = CANVAS.fullmatch(stem)
@@ -70,77 +80,107 @@ def student_key(name: str) -> str:
 
 def _is_submission(path: Path) -> bool:
     odd = path.name.startswith((".", "__")) or "_assignsubmission_onlinetext" in path.name
-    return not odd and (path.suffix in SUFFIXES or path.is_dir())
+    return not odd and (_has_suffix(path) or path.is_dir())
 
 
-def _order(path: Path) -> tuple[int, bool, str]:
+def _has_suffix(path: Path) -> bool:
+    return bool(SUFFIX.fullmatch(path.suffix))
+
+
+def _order(path: Path) -> tuple[int, bool, Path]:
     """The latest is the last; a notebook comes after a script."""
+    return _upload(path), path.suffix != ".py", path
+
+
+def _upload(path: Path) -> int:
+    """Canvas's number, which grows from upload to upload; 0 if it is not Canvas's name."""
     canvas = CANVAS.fullmatch(path.stem)
-    return int(canvas["upload"]) if canvas else 0, path.suffix == ".ipynb", path.name
+    return int(canvas["upload"]) if canvas else 0
 
 
-def _take(who: str, paths: Sequence[Path], sheet: str) -> Found:
-    fitting = [path for path in paths if _fits(path, sheet)] or list(paths)
-    taken, latest = _written_in(fitting)[-1], fitting[-1]
-    if taken.is_dir() and not taken.is_symlink():
-        return replace(_look_into(safe_name(who), taken, sheet), came_as=latest.name)
-    note = _why(taken, fitting) if taken != latest else ""
-    return Found(safe_name(who), taken, note, came_as=latest.name)
-
-
-def _look_into(student: str, folder: Path, sheet: str) -> Found:
-    """The file of a student's folder, or of one below it."""
+def _take(who: str, tops: Sequence[Path], sheet: str) -> Found:
+    """A student's file, of all that is in the folder of submissions, the latest last."""
+    found = Found(safe_name(who), tops[-1], came_as=tops[-1].name)
     try:
-        names = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-        below = sorted(
-            path for path in folder.glob(f"*/{escape(sheet)}.ipynb") if _is_below(path, folder)
-        )
+        lies_in = {file: top for top in tops for file in _files(top, sheet)}
     except OSError as error:
-        return Found(student, folder, problem=f"The folder can't be read: {error.strerror}.")
-    files = [path for path in names if path.suffix in SUFFIXES]
-    fitting = [path for path in files if _fits(path, sheet)] or below
-    fitting = fitting or [path for path in files if path.suffix == ".ipynb"] or files
-    if not fitting or (len(fitting) > 1 and not any(_fits(path, sheet) for path in fitting)):
-        return Found(student, folder, problem=_none(names, files, sheet))
-    solved = _written_in(fitting)
-    taken = next((path for path in solved if path.name == f"{sheet}.ipynb"), solved[0])
-    if len(fitting) == 1:
-        return Found(student, taken)
-    return Found(
-        student, taken, _why(taken, fitting) if len(solved) == 1 else _which(taken, solved)
-    )
+        return replace(found, problem=f"The folder can't be read: {error.strerror}.")
+    loose = [file for file, top in lies_in.items() if file == top]
+    fitting = [file for file in lies_in if _fits(file, sheet, who if file in loose else "")]
+    if not fitting:
+        notebooks = [file for file in lies_in if file.suffix != ".py"]
+        fitting = loose or notebooks or list(lies_in)
+        if not loose and len(fitting) != 1:
+            return replace(found, problem=_none(tops[-1], sheet))
+    taken, note = _choose(fitting, sheet)
+    return replace(found, path=taken, note=note, came_as=lies_in[max(fitting, key=_order)].name)
 
 
-def _is_below(path: Path, folder: Path) -> bool:
-    """Whether it is in a folder of the folder, not behind a link."""
-    return not path.parent.is_symlink() and not path.parent.name.startswith((".", "__"))
+def _files(top: Path, sheet: str) -> list[Path]:
+    """The file itself, or a folder's files, and those of the sheet's name one folder deeper."""
+    if not top.is_dir() or top.is_symlink():
+        return [top]
+    below = (path for path in top.glob(f"*/{escape(sheet)}.*") if _is_below(path))
+    there = [*top.iterdir(), *below]
+    return [path for path in there if _has_suffix(path) and not path.name.startswith(".")]
 
 
-def _fits(path: Path, sheet: str) -> bool:
-    """Whether it is of the sheet: a notebook says so itself, else its name."""
+def _is_below(path: Path) -> bool:
+    """Whether it is a notebook in a folder of the folder, not behind a link."""
+    folder = path.parent
+    odd = folder.is_symlink() or folder.name.startswith((".", "__"))
+    return not odd and path.suffix != ".py"
+
+
+def _fits(path: Path, sheet: str, who: str) -> bool:
+    """Whether it is of the sheet: a notebook says so itself, else its name, or STUDENT alone."""
     said = glance(path)[0]
-    return said == sheet if said else sheet in path.name
+    return said == sheet if said else sheet in path.name or path.stem == who
 
 
-def _written_in(paths: Sequence[Path]) -> list[Path]:
-    """Those in which somebody has written; all if nobody has."""
-    if len(paths) == 1:
-        return list(paths)
-    return [path for path in paths if not glance(path)[1]] or list(paths)
+def _choose(files: Sequence[Path], sheet: str) -> tuple[Path, str]:
+    """The file that is graded, and a sentence if that is not plain.
+
+    It is plain that a later upload to Canvas takes the place of an earlier one.
+    """
+    if len(files) == 1:
+        return files[0], ""
+    states = {file: _state(file) for file in files}
+    best = [file for file in files if states[file] == min(states.values())]
+    taken = max(best, key=lambda file: (file.stem == sheet, -len(file.parts), _order(file)))
+    others = [file for file in files if file != taken and not 0 < _upload(file) < _upload(taken)]
+    return taken, _why(taken, others, states) if others else ""
 
 
-def _why(taken: Path, paths: Iterable[Path]) -> str:
-    others = _names(path for path in paths if path != taken)
-    return f"{_names([taken])} was graded; nobody has written in {others}."
+def _why(taken: Path, others: Sequence[Path], states: Mapping[Path, State]) -> str:
+    base = Path(os.path.commonpath([file.parent for file in (taken, *others)]))
+    told = {
+        state: _names(file.relative_to(base) for file in others if states[file] is state)
+        for state in State
+    }
+    why = f"{_names([taken.relative_to(base)])} was graded"
+    if rivals := told.pop(states[taken]):
+        why = f"There are several files of this sheet: {why}, not {rivals}"
+    if blank := told.get(State.BLANK):
+        why += f"; nobody has written in {blank}"
+    if unreadable := told.get(State.UNREADABLE):
+        why += f"; {unreadable} can't be read"
+    return f"{why}."
 
 
-def _which(taken: Path, paths: Iterable[Path]) -> str:
-    others = _names(path for path in paths if path != taken)
-    return f"There are several files of this sheet: {_names([taken])} was graded, not {others}."
+def _state(path: Path) -> State:
+    submission = read_submission(path)
+    if submission.problem:
+        return State.UNREADABLE
+    is_empty = not submission.cells and not submission.texts
+    return State.BLANK if is_empty or glance(path)[1] else State.WRITTEN
 
 
-def _none(names: Sequence[Path], files: Sequence[Path], sheet: str) -> str:
-    if files:
+def _none(folder: Path, sheet: str) -> str:
+    """Why none of a folder's files counts."""
+    there = (path.relative_to(folder) for path in folder.iterdir())
+    names = sorted(path for path in there if not path.name.startswith("."))
+    if files := list(filter(_has_suffix, names)):
         return f"Which file counts? None of {_names(files)} is called {sheet}.ipynb."
     if names:
         return f"There is no notebook in the folder, only {_names(names)}: hand in {sheet}.ipynb."
@@ -149,7 +189,7 @@ def _none(names: Sequence[Path], files: Sequence[Path], sheet: str) -> str:
 
 def _names(paths: Iterable[Path]) -> str:
     """Some names, as text that any file can hold."""
-    names = [os.fsencode(path.name).decode("utf-8", "replace")[:80] for path in paths]
+    names = [os.fsencode(path).decode("utf-8", "replace")[:80] for path in paths]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 

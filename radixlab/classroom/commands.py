@@ -112,6 +112,7 @@ def build(
         from radixlab.classroom.release import write_student_files
 
         read = _load(sheets)
+        _refuse_file("--out", out)
         for sheet in read:
             notebook = out / f"{sheet.name}.ipynb"
             if written_in(notebook) and force:
@@ -137,6 +138,7 @@ def release(
     with refusals() as console:
         from radixlab.classroom.release import write_release, zip_release
 
+        _refuse_file("--out", out)
         paths = write_release(_load(sheets), out, install)
         if as_zip:
             paths.append(zip_release(out, paths, out.with_name(f"{out.name}.zip")))
@@ -147,7 +149,11 @@ def release(
 def grade(
     sheet: Name,
     submissions: Annotated[
-        Path, typer.Argument(help="A folder of STUDENT.ipynb, STUDENT.py or STUDENT/...")
+        Path,
+        typer.Argument(
+            help="A folder of STUDENT.ipynb, STUDENT.py or STUDENT/..., or an unpacked download "
+            "of Canvas or Moodle."
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="Where results, tables and pages go.")],
     workers: Annotated[
@@ -170,18 +176,17 @@ def grade(
         from radixlab.classroom.results import refuse_other_sheets
 
         read, seed = _load_one(sheet), _seed(seed_file)
-        _refuse_no_folder("submissions", submissions)
+        _refuse_file("submissions", submissions)
+        _refuse_file("OUT", out)
+        _refuse_mixture(submissions, out)
         refuse_other_sheets(read.name, out)
         read_marks(out / "written.csv", read)  # better to complain now than in ten minutes
         _keep_roster(roster, out)
-        if again:
-            for result in (out / "results").glob("*.json"):
-                result.unlink()
         if len(seed) < SHORT_SEED:
             say(console, f"the seed has {len(seed)} characters: easy to guess", "yellow")
         if unsafe:
             say(console, "--unsafe: whatever students wrote runs with your rights", "yellow")
-        graded = _grade(read, submissions, out, seed, workers=workers, unsafe=unsafe)
+        graded = _grade(read, submissions, out, seed, workers=workers, unsafe=unsafe, again=again)
         report(console, Gradebook.read(read, out), out, graded)
         print_ignored(console, submissions, read)
 
@@ -281,6 +286,7 @@ def nbgrader(
     with refusals() as console:
         from radixlab.classroom.nbgrader import write_course
 
+        _refuse_file("COURSE", course)
         write_course(course, _load(sheets))
         say(console, f"Wrote {course}")
 
@@ -350,6 +356,18 @@ def _grade(sheet: Sheet, submissions: Path, out: Path, seed: str, **options: Any
     return {result.student for result in results}
 
 
-def _refuse_no_folder(name: str, folder: Path) -> None:
-    if not folder.is_dir():
-        raise InvalidArgument(name, str(folder), "a folder that is there")
+def _refuse_file(name: str, folder: Path) -> None:
+    """Raise `InvalidArgument` if a file is where a folder is, or will be."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise InvalidArgument(name, str(folder), f"a folder ({there} is a file)")
+
+
+def _refuse_mixture(submissions: Path, out: Path) -> None:
+    """Raise `InvalidArgument` unless there are submissions, and results will lie elsewhere."""
+    if not submissions.is_dir():
+        raise InvalidArgument("submissions", str(submissions), "a folder that is there")
+    written = [(out / name).resolve() for name in ("results", "feedback")]
+    if any(path.is_relative_to(submissions.resolve()) for path in written):
+        allowed = "outside of the folder of submissions, or results would be taken for submissions"
+        raise InvalidArgument("OUT", str(out), allowed)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import radixlab
+from radixlab.classroom.build import released_cells
 from radixlab.classroom.cases import Case, is_right, make_cases, mistake_outcomes
 from radixlab.classroom.collect import Found, find_submissions
 from radixlab.classroom.outcome import Mistakes, Outcome, mistakes_made
@@ -29,7 +30,7 @@ from radixlab.classroom.results import (
 )
 from radixlab.classroom.sandbox import Call, check_sandbox, run_calls
 from radixlab.classroom.sheet import Exercise, Role, Sheet
-from radixlab.classroom.submission import Submission, read_submission
+from radixlab.classroom.submission import CodeCell, Submission, read_submission
 from radixlab.classroom.words import find_answers
 from radixlab.errors import RadixLabError
 
@@ -79,13 +80,14 @@ def grade_all(
     *,
     workers: int | None = None,
     unsafe: bool = False,
+    again: bool = False,
     on_progress: Progress | None = None,
 ) -> list[SubmissionResult]:
     """Grade all submissions of a folder, `workers` at a time, into OUT/results/STUDENT.json.
 
-    What has been graded with the same key before is not graded again. Raises `SandboxUnavailable`
-    (unless `unsafe`), `BadSheet` if the sheet itself fails, `InvalidArgument` if OUT has results of
-    another sheet, and OSError if it can't be written.
+    What has been graded with the same key before is not graded again, unless `again`. Raises
+    `SandboxUnavailable` (unless `unsafe`), `BadSheet` if the sheet itself fails, `InvalidArgument`
+    if OUT has results of another sheet, and OSError if it can't be written.
     """
     if not unsafe:
         check_sandbox()
@@ -100,7 +102,7 @@ def grade_all(
     ]
     done = []
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        jobs = [pool.submit(_grade_anew, key, one, results, unsafe) for one in there]
+        jobs = [pool.submit(_grade_anew, key, one, results, unsafe, again) for one in there]
         try:
             for job in as_completed(jobs):
                 done.append(job.result())
@@ -111,15 +113,17 @@ def grade_all(
     return sorted(done, key=lambda result: result.student)
 
 
-def _grade_anew(key: AnswerKey, found: Found, results: Path, unsafe: bool) -> SubmissionResult:
-    """The result that is there, if it's still the right one; else a new one, written."""
+def _grade_anew(
+    key: AnswerKey, found: Found, results: Path, unsafe: bool, again: bool
+) -> SubmissionResult:
+    """The result that is there, if it's still the right one; else, or `again`, a new one."""
     student = found.student
     file = results / f"{student}.json"
     try:
         submission = (
             Submission(problem=found.problem) if found.problem else read_submission(found.path)
         )
-        known = _load(file)
+        known = None if again else _load(file)
         if not known or (known.student, known.key) != (student, _key(key, submission, unsafe)):
             known = _grade(key, student, submission, unsafe)
         result = replace(known, note=found.note, came_as=found.came_as)
@@ -155,9 +159,10 @@ def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -
     exercises: tuple[ExerciseResult, ...] = ()
     cells: list[tuple[int, str]] = []
     if not problem:
-        own = _own_cells(key.sheet, submission)
-        exercises, failed = grade_cells(key, list(own.values()), unsafe=unsafe)
-        cells = [(list(own)[index], error) for index, error in failed]
+        own = own_cells(key.sheet, submission)
+        exercises, failed = grade_cells(key, [cell.source for cell in own], unsafe=unsafe)
+        told = [(own[index], error) for index, error in failed]
+        cells = [(cell.number, error) for cell, error in told if not cell.is_sheets]
     return SubmissionResult(
         student=student,
         sheet=name,
@@ -169,10 +174,20 @@ def _grade(key: AnswerKey, student: str, submission: Submission, unsafe: bool) -
     )
 
 
-def _own_cells(sheet: Sheet, submission: Submission) -> dict[int, str]:
-    """The cells by number without those of the sheet that have lost their metadata."""
-    shown = {cell.source for cell in sheet.cells if cell.role in (Role.PAGE, Role.GIVEN)}
-    return {cell.number: cell.source for cell in submission.cells if cell.source not in shown}
+def own_cells(sheet: Sheet, submission: Submission) -> tuple[CodeCell, ...]:
+    """The code cells in which a student has typed, and the answer cells.
+
+    Left out are those that are as they were handed out, comments aside.
+    """
+    shown = {_code_of(text) for role, _, text in released_cells(sheet) if role != Role.ANSWER}
+    return tuple(
+        cell for cell in submission.cells if cell.exercise or _code_of(cell.source) not in shown
+    )
+
+
+def _code_of(source: str) -> str:
+    lines = (line.rstrip() for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
 
 
 def _key(key: AnswerKey, submission: Submission, unsafe: bool) -> str:

@@ -24,13 +24,13 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from radixlab.classroom import SEED
 from radixlab.classroom.build import CHECK, WORDS, nbgrader_notebook, notebook_text
 from radixlab.classroom.checks import PACK
-from radixlab.classroom.grade import AnswerKey, grade_submission
+from radixlab.classroom.grade import AnswerKey, grade_submission, own_cells
 from radixlab.classroom.packs import visible_pack
 from radixlab.classroom.report import render
 from radixlab.classroom.results import SubmissionResult
 from radixlab.classroom.sheet import Role, Sheet, parse_sheet
 from radixlab.classroom.spreadsheet import spelled
-from radixlab.classroom.submission import Submission, about_of, read_submission
+from radixlab.classroom.submission import CodeCell, about_of, read_submission
 from radixlab.classroom.words import find_answers
 from radixlab.errors import RadixLabError
 
@@ -185,8 +185,8 @@ class SubmittedExporter(NotebookExporter):
         released = path_of(names | {"student": "."}, course, course.release_directory)
         release = _nbformat.read(released, as_version=4)
         submission = read_submission(path)
-        answers = find_answers(sheet_of(Path(course.root), names["notebook"]), submission)
-        filled = fill(release, submission, answers)
+        sheet = sheet_of(Path(course.root), names["notebook"])
+        filled = fill(release, own_cells(sheet, submission), find_answers(sheet, submission))
         exported: tuple[str, Any] = self.from_notebook_node(filled, resources)  # type: ignore[no-untyped-call]  # nbconvert's
         return exported
 
@@ -202,16 +202,16 @@ LONGEST = 20_000
 CUT = "\n# ... (cut here for reading; all of it was graded)"
 
 
-def fill(release: Notebook, submission: Submission, answers: dict[str, str]) -> Notebook:
+def fill(release: Notebook, code_cells: Sequence[CodeCell], answers: dict[str, str]) -> Notebook:
     """The released notebook with a student's code, and answers in words, in it.
 
-    Code that has no place in the release, such as a second answer, becomes a cell of its own before
-    what follows it.
+    Code that has no place in the release, such as a second answer or what was typed into a cell
+    that is not for it, becomes a cell of its own before the answer that follows.
     """
     places = {about_of(cell)["exercise"]: cell for cell in release.cells if _is(cell, Role.ANSWER)}
     before: dict[str, list[Notebook]] = {exercise: [] for exercise in places}
     own: list[Notebook] = []
-    for code in submission.cells:
+    for code in code_cells:
         place = places.pop(code.exercise, None)
         if place is None:
             own.append(_v4.new_code_cell(id=f"own-{code.number}", metadata={"radixlab": {}}))

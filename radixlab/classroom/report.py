@@ -97,13 +97,13 @@ def notes(sheet: Sheet, result: SubmissionResult) -> Iterator[str]:
         stops = f"Code cell {number} of your notebook stops with {name}"
         if name == "ModuleNotFoundError":
             yield (
-                f"{stops}, so what it defines is missing: graded code may import "
+                f"{stops}, so what that line defines is missing: graded code may import "
                 f"{what_is_there(sheet.preload)}. Write it without the other module, or delete the "
                 "import."
             )
         else:
             yield (
-                f"{stops} when it is run from top to bottom, so what it defines may be missing. "
+                f"{stops} when it is run from top to bottom, so what that line defines is missing. "
                 "Restart the kernel, run all cells, and mend the first that fails."
             )
 

@@ -1,9 +1,7 @@
 """Runs code that nobody trusts: each call in a child of its own, with little time and memory.
 
-As a program it is what runs inside the sandbox, where it is alone with the standard library. It
-reads JSON lines and answers each with one: first the sheet, then calls. It never runs a student's
-code itself and never reads what that code says: its children do the one, and `outcome.understand`,
-in the trusted process, does the other.
+Nothing here knows of sheets: `lesson.py`, the program in the sandbox, takes its children from here,
+and so do checks in a notebook's kernel. What a child says is read by `outcome.understand` alone.
 """
 
 from __future__ import annotations
@@ -11,23 +9,19 @@ from __future__ import annotations
 import builtins
 import contextlib
 import ctypes
-import importlib
 import io
 import json
 import math
 import mmap
 import os
-import re
 import select
 import signal
 import struct
 import sys
 import time
-import types
 import warnings
 from collections.abc import Callable
-from functools import partial
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 try:
     import resource
@@ -98,10 +92,11 @@ def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Missing):
         return {"status": "missing", "error": str(error)}
     status = "memory" if isinstance(error, MemoryError) else "error"
-    return {"status": status, "error": _builtin_name(error)}
+    return {"status": status, "error": builtin_name(error)}
 
 
-def _builtin_name(error: BaseException) -> str:
+def builtin_name(error: BaseException) -> str:
+    """All that is told of an exception: the builtin that it is, or its nearest base."""
     names, kinds = vars(builtins), type(error).__mro__
     return next((k.__name__ for k in kinds if names.get(k.__name__) is k), "Exception")
 
@@ -246,13 +241,13 @@ def _use_spare_memory() -> None:
 _MACHINES: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
     # The machine's number; clone, clone3, kill, tgkill, prlimit; and what no exercise needs: fork,
     # vfork, exec, ptrace, others' signals and memory, namespaces, mounts, sockets, keys, bpf,
-    # io_uring; System V's memory, semaphores and queues, which outlive a call and know no limit.
+    # io_uring; System V's memory, semaphores and queues, and POSIX's queues, which outlive a call.
     "x86_64": (0xC000003E, (56, 435, 62, 234, 302), (
         57, 58, 59, 322, 101, 200, 129, 297, 310, 311, 424, 434, 438,
-        272, 308, 165, 41, 248, 249, 250, 321, 298, 323, 425, 29, 64, 68)),
+        272, 308, 165, 41, 248, 249, 250, 321, 298, 323, 425, 29, 64, 68, 240)),
     "aarch64": (0xC00000B7, (220, 435, 129, 131, 261), (
         221, 281, 117, 130, 138, 240, 270, 271, 424, 434, 438,
-        97, 268, 40, 198, 217, 218, 219, 280, 241, 282, 425, 194, 190, 186)),
+        97, 268, 40, 198, 217, 218, 219, 280, 241, 282, 425, 194, 190, 186, 180)),
 }
 # fmt: on
 _LOAD, _EQUAL, _ABOVE, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -294,105 +289,3 @@ def _forbid_system_calls() -> None:
     prctl = ctypes.CDLL(None).prctl
     prctl(38, 1, 0, 0, 0)  # no new privileges
     prctl(22, 2, header)  # seccomp, by filter
-
-
-# --- the program in the sandbox ------------------------------------------------------------------
-
-
-class Lesson:
-    """A sheet's code with a student's cells; each call runs all of it."""
-
-    def __init__(self, header: dict[str, Any]) -> None:
-        sys.path += header["path"]
-        for name in header["preload"]:
-            importlib.import_module(name)
-        main = sys.modules["__main__"] = types.ModuleType("__main__")
-        self.names = vars(main)
-        self.names |= _hide_radixlab()  # the notebook's first cell has imported them
-        self.cells: list[str] = header["cells"]
-        self.needed: dict[str, list[str]] = header["needed"]
-        self.drivers = {
-            exercise: compile(source, f"<driver of {exercise}>", "exec", dont_inherit=True)
-            for exercise, source in header["drivers"].items()
-        }
-        exec(compile(header["given"], "<given>", "exec", dont_inherit=True), self.names)
-
-    def call(self, exercise: str, entry: str, args: list[Any], failed: list[Any]) -> object:
-        """Run the cells, adding to `failed` those that fail, then the drivers, then the entry.
-
-        Drivers get a copy of the names, so that theirs don't take the place of a student's.
-        """
-        for number, source in enumerate(self.cells):
-            try:
-                exec(_compiled(source, f"<cell {number}>"), self.names)
-            except BaseException as error:
-                failed.append([number, _builtin_name(error)])
-        names = dict(self.names)
-        for name in self.needed[exercise]:
-            if name not in names:
-                raise Missing(name)
-        for of, driver in self.drivers.items():
-            exec(driver, names)
-            if of == exercise:
-                break
-        if entry not in names:
-            raise Missing(entry)
-        return names[entry](*args)
-
-
-_MAGIC = r"^([ \t]*)(?:[%!?].*|[\w.]+\?\??[ \t]*$)"
-
-
-def _compiled(source: str, name: str) -> types.CodeType:
-    """Compile a cell; where that fails, without its lines for notebooks alone (%, !, ?)."""
-    try:
-        return compile(source, name, "exec", dont_inherit=True)
-    except SyntaxError:
-        source = re.sub(_MAGIC, r"\1pass", source, flags=re.MULTILINE)
-        return compile(source, name, "exec", dont_inherit=True)
-
-
-def _hide_radixlab() -> dict[str, object]:
-    """Let `from radixlab.classroom import check, show` work, and nothing else of it.
-
-    Returns the two, which do nothing here.
-    """
-    package, classroom = types.ModuleType("radixlab"), types.ModuleType("radixlab.classroom")
-    names: dict[str, object] = {"check": lambda *_, **__: None, "show": lambda *_, **__: None}
-    vars(classroom).update(names)
-    vars(package).update(classroom=classroom)
-    sys.modules.update({"radixlab": package, "radixlab.classroom": classroom})
-    return names
-
-
-def main() -> None:
-    """Serve one submission: a line with the sheet, then a line for each call."""
-    commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(null, fd)
-    header = json.loads(commands.readline())
-    try:
-        lesson = Lesson(header)
-    except BaseException as error:  # the teacher's code fails, or a package is not there
-        _say(answers, problem=f"{type(error).__name__}: {error}")
-        return
-    _say(answers, problem="")
-    while line := commands.readline():
-        status, raw = _serve(lesson, json.loads(line), header["seconds"], header["memory"])
-        _say(answers, status=status, answer=raw.decode("utf-8", "replace"))
-
-
-def _say(answers: BinaryIO, **message: str) -> None:
-    answers.write(json.dumps(message).encode() + b"\n")
-    answers.flush()
-
-
-def _serve(lesson: Lesson, call: dict[str, Any], seconds: float, memory: int) -> tuple[str, bytes]:
-    failed: list[Any] = []
-    work = partial(report, partial(lesson.call, **call, failed=failed), failed)
-    return fork(work, seconds, memory, locked_up=True)[:2]
-
-
-if __name__ == "__main__":
-    main()

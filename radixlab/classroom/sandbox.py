@@ -1,7 +1,7 @@
 """Calls of a student's code inside a sandbox, and of the teacher's own code without one.
 
 The sandbox is bubblewrap's (Linux): namespaces of its own, no network, no rights, an environment
-without secrets, and of all files only those that Python needs. `runner.py` runs in it. Expected
+without secrets, and of all files only those that Python needs. `lesson.py` runs in it. Expected
 values never go in; what comes out is data that `outcome.understand` has checked.
 """
 
@@ -27,7 +27,7 @@ from typing import Any, Self
 
 from radixlab.classroom import runner
 from radixlab.classroom.outcome import Outcome, understand
-from radixlab.classroom.sheet import PACKAGE, BadSheet, Sheet
+from radixlab.classroom.sheet import PACKAGE, BadSheet, Role, Sheet
 from radixlab.errors import RadixLabError
 
 PYTHON = os.path.realpath(sys.executable)
@@ -38,6 +38,7 @@ LIBRARIES = [
     for root in dict.fromkeys(("/usr", "/", sys.base_prefix))
     for name in ("lib", "lib64")
 ]
+PROGRAM = (PACKAGE / "lesson.py", PACKAGE / "runner.py")
 MODELS = PACKAGE.parent / "models"
 INSIDE = "/sandbox"
 """Where the sandbox has what is neither Python's nor the system's."""
@@ -91,7 +92,7 @@ def run_calls(
     if not calls:
         return run
     with _Process(sheet, unsafe, PATIENCE + 2 * sheet.seconds * len(calls)) as process:
-        reply = process.ask(_header(sheet, cells))
+        reply = process.ask(_header(sheet, cells) | {"scratch": process.scratch})
         if not reply:
             raise SandboxUnavailable("Python ended at once")
         if reply["problem"]:
@@ -129,6 +130,7 @@ def _header(sheet: Sheet, cells: Sequence[str]) -> dict[str, Any]:
         "path": sorted({str(file.parent) for file in _packages(sheet)}),
         "preload": sheet.preload,
         "given": sheet.given,
+        "shown": [c.source for c in sheet.cells if c.is_code and c.role is Role.PAGE],
         "cells": list(cells),
         "drivers": {exercise.id: exercise.driver for exercise in sheet.exercises.values()},
         "needed": {exercise.id: list(exercise.names) for exercise in sheet.exercises.values()},
@@ -142,10 +144,12 @@ class _Process:
 
     def __init__(self, sheet: Sheet, unsafe: bool, wall: float) -> None:
         models = str(MODELS) if unsafe else f"{INSIDE}/models"
-        plain = [PYTHON, *FLAGS, str(runner.__file__)]
+        plain = [PYTHON, *FLAGS, str(PROGRAM[0])]
         command = plain if unsafe else _sandboxed(sheet)
         self.is_late = False
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.scratch = self._folder.name if unsafe else "/tmp"
+        """The folder in which it works, and which it empties before each call."""
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -206,7 +210,8 @@ class _Process:
 def _sandboxed(sheet: Sheet) -> list[str]:
     """The command that runs the runner in the sandbox, with what the sheet needs."""
     command = list(_bubblewrap())
-    command += ["--ro-bind", str(runner.__file__), f"{INSIDE}/runner.py"]
+    for file in PROGRAM:
+        command += ["--ro-bind", str(file), f"{INSIDE}/{file.name}"]
     for name in sheet.models:
         folder = MODELS / name
         if folder.parent != MODELS or not folder.is_dir():
@@ -214,7 +219,7 @@ def _sandboxed(sheet: Sheet) -> list[str]:
         command += ["--ro-bind", str(folder), f"{INSIDE}/models/{name}"]
     for file in _packages(sheet):
         command += ["--ro-bind", str(file), str(file)]
-    return [*command, *_closed(), PYTHON, *FLAGS, f"{INSIDE}/runner.py"]
+    return [*command, *_closed(), PYTHON, *FLAGS, f"{INSIDE}/{PROGRAM[0].name}"]
 
 
 @functools.cache

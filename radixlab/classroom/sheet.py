@@ -187,7 +187,8 @@ def parse_sheet(text: str, name: str) -> Sheet:
     questions = [c for c in cells if c.role is Role.WRITTEN]
     known = {*ids, *(c.exercise for c in questions)}
     if settings.get("sheet") != name:
-        raise BadSheet(name, f"its header calls it {settings.get('sheet')!r}")
+        problem = f"its header calls it {settings.get('sheet')!r}"
+        raise BadSheet(name, f"{problem}: write `sheet: {name}` there, or rename the file")
     if len(known) < len(ids) + len(questions):
         raise BadSheet(name, "an exercise has two answer cells")
     for cell in cells:

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import stat
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,12 @@ from typing import Any
 from radixlab.classroom.build import PLACEHOLDER, digest_of
 from radixlab.classroom.sheet import Role
 
-MOST_BYTES = 2_000_000
-"""Bytes that a submission may have; a notebook without pictures has a hundredth of it."""
+MOST_BYTES = 20_000_000
+"""Bytes that a submission may have, with the pictures in a notebook's outputs."""
+MOST_CODE = 2_000_000
+"""Characters of all its code cells; an honest one has a hundredth of it."""
+ONE_AT_A_TIME = threading.Lock()
+"""JSON made for it takes thirty times the memory of its file: one of it may be there, not many."""
 MOST_CELLS = 500
 MOST_WORDS = 20_000
 """Characters kept of an answer in words."""
@@ -25,12 +31,14 @@ MOST_WORDS = 20_000
 class CodeCell:
     """A code cell that counts: which of the notebook's it is, from 1, and what it answers.
 
-    `exercise` is what the cell says of itself, "" if nothing.
+    `exercise` is what an answer cell says of itself, else "". `is_sheets` says that the cell was
+    handed out for something else than an answer; students type there, too.
     """
 
     number: int
     source: str
     exercise: str = ""
+    is_sheets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class TextCell:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a student handed in: the code cells that count, and all cells of a notebook as `texts`.
+    """What a student handed in: all code cells, and as `texts` all cells and comments of a script.
 
     `words.find_answers` finds the answers in these. `sheet` is what the notebook says it belongs
     to, `digest` the SHA-256 of the file. `problem` is a sentence for the student if the file could
@@ -70,10 +78,11 @@ def read_submission(path: Path) -> Submission:
     """Read a notebook, or a script with cells after `# %%`; nothing in it raises anything."""
     digest = ""
     try:
-        data = _read_bytes(path)
-        digest = hashlib.sha256(data).hexdigest()
-        text = data.decode("utf-8-sig")
-        return _script(text, digest) if path.suffix == ".py" else _notebook(text, digest)
+        with ONE_AT_A_TIME:
+            data = _read_bytes(path)
+            digest = hashlib.sha256(data).hexdigest()
+            text = data.decode("utf-8-sig")
+            return _script(text, digest) if path.suffix == ".py" else _notebook(text, digest)
     except UnicodeDecodeError:
         return Submission(digest=digest, problem="The file is not text (UTF-8).")
     except _Unreadable as problem:
@@ -100,20 +109,51 @@ def _read_bytes(path: Path) -> bytes:
     return data
 
 
+CELL = re.compile(r"^# ?(?:%%|In\[[ \d]*\]:)(.*)$", re.MULTILINE)
+"""What a cell of a script begins with, as Jupytext and as nbconvert write it."""
+COMMENT = re.compile(r"^#.*(?:\n#.*)*$", re.MULTILINE)
+HEADER = re.compile(r"\A(?:#!.*|#.*coding[:=].*|\s)*(?:# ---\n(?:#.*\n)*?# ---\n)?")
+"""What a script begins with that nobody has written: how to run it, and what Jupytext notes."""
+
+
 def _script(text: str, digest: str) -> Submission:
-    head, *rest = re.split(r"^# ?%%(.*)$", text, flags=re.MULTILINE)
-    marked = zip(rest[::2], rest[1::2], strict=True)
-    cells = [head, *(code for mark, code in marked if "[markdown]" not in mark)]
-    cells = [cell for cell in cells if cell.strip()]
+    head, *rest = CELL.split(HEADER.sub("", text.replace("\r\n", "\n")))
+    marked = [("", head), *zip(rest[::2], rest[1::2], strict=True)]
+    cells = [(mark, cell) for mark, cell in marked if cell.strip()]
     _refuse_many(cells)
-    return Submission(tuple(CodeCell(*cell) for cell in enumerate(cells, 1)), digest=digest)
+    _refuse_long([text])
+    code = [cell for mark, cell in cells if "[markdown]" not in mark]
+    texts = [text for cell in cells for text in _texts_of(*cell)]
+    if all(text.is_code for text in texts):  # then the code itself may say something
+        texts += [TextCell(cell, is_code=False) for cell in code]
+    return Submission(
+        cells=tuple(CodeCell(*cell) for cell in enumerate(code, 1)),
+        texts=tuple(texts[:MOST_CELLS]),
+        digest=digest,
+    )
+
+
+def _texts_of(mark: str, cell: str) -> Iterator[TextCell]:
+    """A script's cell: a text; or code, and comments, which nbconvert makes of the texts below."""
+    if "[markdown]" in mark:
+        yield TextCell(_uncommented(cell).strip("\n\"'"), is_code=False)
+        return
+    comments = COMMENT.findall(cell)
+    if comments != [cell.strip()]:
+        yield TextCell(cell, is_code=True)
+    yield from (TextCell(_uncommented(comment), is_code=False) for comment in comments)
+
+
+def _uncommented(comment: str) -> str:
+    return re.sub("^# ?", "", comment, flags=re.MULTILINE)
 
 
 def glance(path: Path) -> tuple[str, bool]:
     """Which sheet a notebook says it is of, and whether it is as it was handed out."""
     try:
-        data = _notebook_data(_read_bytes(path).decode("utf-8-sig"))
-        cells = [_cell(cell)[:2] for cell in data["cells"]]
+        with ONE_AT_A_TIME:
+            data = _notebook_data(_read_bytes(path).decode("utf-8-sig"))
+            cells = [_cell(cell)[:2] for cell in data["cells"]]
     except (UnicodeDecodeError, _Unreadable):
         return "", False
     about = about_of(data)
@@ -143,9 +183,14 @@ def _notebook(text: str, digest: str) -> Submission:
         role, exercise = about.get("role"), about.get("exercise")
         exercise = exercise if type(exercise) is str else ""
         number += kind == "code"
-        texts.append(TextCell(source, kind == "code", str(role or ""), exercise))
-        if kind == "code" and (not about or role == Role.ANSWER):
-            code.append(CodeCell(number, source, exercise))
+        is_comment = kind == "code" and not about and COMMENT.fullmatch(source.strip())
+        text = _uncommented(source.strip()) if is_comment else source
+        texts.append(TextCell(text, kind == "code" and not is_comment, str(role or ""), exercise))
+        if kind == "code":
+            is_answer = role == Role.ANSWER
+            answers = exercise if is_answer else ""
+            code.append(CodeCell(number, source, answers, bool(role) and not is_answer))
+    _refuse_long([cell.source for cell in code])
     sheet = about_of(data).get("sheet")
     return Submission(
         cells=tuple(code),
@@ -177,6 +222,11 @@ def own_words(text: str) -> str:
     """An answer as it can be written into any file, without the placeholder."""
     whole = text.encode("utf-8", "replace").decode().replace("\0", "")
     return whole.replace(PLACEHOLDER, "").strip()
+
+
+def _refuse_long(code: list[str]) -> None:
+    if sum(map(len, code)) > MOST_CODE:
+        raise _Unreadable(f"The file has more than {MOST_CODE} characters of code.")
 
 
 def _refuse_many(cells: list[Any]) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from radixlab.classroom.outcome import Outcome
 
 WAYS = {
-    "timeout": "did not come back within {seconds:g} s of computing: look for a loop without end",
+    "timeout": "did not come back within {seconds:g} s of computing: look for a loop without end; "
+    "while grading, all cells are run for each call, so what they compute outside of functions "
+    "counts too",
     "memory": "wanted more than {memory} MiB of memory: look for what grows without end",
     "ended": "ended Python itself, by an exit or a crash",
     "too big": "gave back far too much",
