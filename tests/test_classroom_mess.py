@@ -489,6 +489,36 @@ TYPED = {
         "    @property\n    def size(self): return len(self.items)",
         "answer": FILL % "sorted(items)[box.size:]",
     },
+    "a given class written anew, with more in it": {
+        "answer": "class Box:\n    def __init__(self, items):\n"
+        "        self.items, self.filled = items, 0\n"
+        + FILL % "sorted(items)"
+        + "    box.filled += 1\n",
+    },
+    "a given class with a base of its own": {
+        "answer": "class Box(Box):\n    def __init__(self, *items):\n"
+        "        super().__init__(*items)\n        self.filled = 0\n"
+        + FILL % "sorted(items)"
+        + "    box.filled += 1\n",
+    },
+    "a given exception that says more": {
+        "answer": "class Full(Exception):\n    def __init__(self):\n"
+        "        super().__init__('nothing to put in')\n" + FILL % "sorted(items)",
+    },
+    "a class as a default": {
+        "given": "CELL\n",
+        "answer": FILL.replace("(box, items)", "(box, items, kind=Box)").replace(
+            "isinstance(box, Box)", "isinstance(box, kind)"
+        )
+        % "sorted(items)",
+    },
+    "an exit above an old attempt": {
+        "answer": FILL % "sorted(items)" + "raise SystemExit\n" + FILL % "items",
+    },
+    "annotations of an earlier cell's future": {
+        "page": "CELL\nfrom __future__ import annotations",
+        "answer": FILL.replace("items)", "items: List[int])") % "sorted(items)",
+    },
     "all in the check's cell": {"check": FILL % "sorted(items)" + "\nCELL"},
     "all in the page's cell": {"page": "CELL\n" + FILL % "sorted(items)", "answer": ""},
     "a name of Python's": {"new": "list = [1]\nany = 7", "answer": FILL % "sorted(items)"},
@@ -509,13 +539,6 @@ def test_right_code_earns_its_points_in_whichever_cell_it_was_typed(
 
 
 HOSTILE = {
-    "a box that copies": "CELL\n\nclass Box:\n    def __init__(self, items): self._items = items\n"
-    "    items = property(lambda self: self._items,\n"
-    "                     lambda self, items: setattr(self, '_items', sorted(items)))",
-    "a box that copies what is set": "CELL\n\nclass Box(Box):\n"
-    "    def __setattr__(self, name, value): self.__dict__[name] = sorted(value)",
-    "a box that copies what is got": "CELL\n\nclass Box(Box):\n"
-    "    def __getattribute__(self, name): return [1, 2]",
     "another driver": "CELL\n\ndef run_fill(items): return [sorted(items), min(items)]",
     "another exception": "CELL\n\nFull = BaseException",
     "another first": "CELL\n\ndef first(box): return 1",

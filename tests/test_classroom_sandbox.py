@@ -177,9 +177,22 @@ return there"""
     assert (kept / "file").exists()
 
 
-def test_who_hides_files_from_being_deleted_gets_no_other_call():
-    body = "os.makedirs('a/b')\nos.chmod('a', 0)\nreturn 14"
-    assert run(twice(body), calls=2).outcomes == [Outcome("ok", 14), Outcome("ended")]
+def test_nothing_about_the_folder_tells_one_call_from_the_next():
+    """Modes, times and attributes could be counted with as well; a closed folder is opened."""
+    body = """\
+found = os.stat(".")
+told = [found.st_mode & 0o777, found.st_mtime, os.listxattr(".") == []]
+os.makedirs("a/b/c")
+os.chmod("a/b", 0)
+os.chmod("a", 0)
+try:
+    os.setxattr(".", "user.count", b"1")
+except OSError:  # not on every kernel
+    pass
+os.utime(".", (1, 1))
+os.chmod(".", 0)
+return told"""
+    assert [o.value for o in run(twice(body), calls=3).outcomes] == [[0o700, 0, True]] * 3
 
 
 def test_a_failing_cell_does_not_stop_the_next():
@@ -201,7 +214,6 @@ LINES = {
     "get_ipython().run_line_magic('time', '3')": "NameError",
     "name = input()": "EOFError",
     "return 7": "SyntaxError",
-    "import sys\nsys.exit()": "SystemExit",
     "bytes(10 ** 9)": "MemoryError",
     "class Odd(BaseException):\n    __bool__ = 7\nraise Odd": "BaseException",
 }
@@ -228,13 +240,19 @@ def test_a_line_that_only_a_notebook_knows_is_no_failure(line):
     assert run(f"{line}\n{twice('return 14')}") == Run([Outcome("ok", 14)])
 
 
-def test_what_comes_from_the_future_holds_for_the_rest_of_the_cell():
-    later = "def twice(x: Unknown) -> Unknown:\n    return 14"
+def test_an_exit_ends_its_cell_as_in_a_notebook():
+    cell = f"{twice('return 14')}\nsys.exit()\n{twice('return 15')}"
+    assert run(cell) == Run([Outcome("ok", 14)], [(0, "SystemExit")])
+
+
+def test_what_comes_from_the_future_holds_from_there_on_as_in_a_notebook():
+    annotated = "def {}(x: Unknown) -> Unknown:\n    return 14"
     cells = [
-        "from __future__ import annotations\nimport nowhere\n" + later,
-        "def f(x: Unknown): ...",
+        annotated.format("f"),
+        "from __future__ import annotations\nimport nowhere\n" + annotated.format("g"),
+        annotated.format("twice"),
     ]
-    errors = [(0, "ModuleNotFoundError"), (1, "NameError")]
+    errors = [(0, "NameError"), (1, "ModuleNotFoundError")]
     assert run(*cells) == Run([Outcome("ok", 14)], errors)
 
 
@@ -595,6 +613,19 @@ def test_a_preloaded_package_comes_with_what_it_requires_and_nothing_else():
     body = "import jinja2\ntry:\n  import jupytext\nexcept ImportError: return jinja2.__name__"
     result = run_calls(sheet("  preload: [jinja2]"), [twice(body)], [Call("twice", "twice", [7])])
     assert result.outcomes == [Outcome("ok", "jinja2")]
+
+
+def test_packages_may_lie_below_the_folder_in_which_the_sandbox_writes(tmp_path, monkeypatch):
+    """Somebody's .venv was in /tmp: emptying the sandbox's own /tmp failed on it."""
+    package = tmp_path / "site/oddity"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("number = 14")
+    monkeypatch.setattr(sandbox, "SCRATCH", str(tmp_path))
+    monkeypatch.setattr(sandbox, "_files", lambda name: (package,))
+    monkeypatch.setattr(sandbox, "_bubblewrap", sandbox._bubblewrap.__wrapped__)
+    needs, calls = sheet("  preload: [oddity]"), [Call("twice", "twice", [7])] * 2
+    result = run_calls(needs, [twice("import oddity\nreturn oddity.number")], calls)
+    assert result.outcomes == [Outcome("ok", 14)] * 2
 
 
 def test_torch_computes_in_the_sandbox_what_it_computes_outside():

@@ -18,7 +18,7 @@ import shutil
 import sys
 import types
 from functools import partial
-from typing import Any, BinaryIO, TypeGuard
+from typing import Any, BinaryIO
 
 try:
     from radixlab.classroom import runner
@@ -29,28 +29,29 @@ except ImportError:  # in the sandbox, where it lies beside this file
 
 
 ANNOTATIONS = annotations.compiler_flag
-"""The only `__future__` that still changes something: it holds for the rest of a cell."""
+"""The only `__future__` that still changes something: in a notebook it holds from there on."""
 
 
 class Lesson:
-    """A sheet's code and a student's cells; each call runs all of the cells.
+    """A sheet's code and a student's cells; each call runs all of the cells, as a notebook does.
 
-    The sheet's code has a namespace of its own. What a student defines is added to it, but takes
-    the place of nothing there that was not asked for: drivers use the classes and functions that
-    the sheet gives, and Python's own, whatever a student calls by the same name.
+    Drivers get a copy of the names in which all that the sheet gives, and Python's own, is as it
+    was, whatever a student calls by the same name. What an exercise asks for is his, of course, and
+    so is a given class that he has written anew: his functions were made for it.
     """
 
     def __init__(self, header: dict[str, Any]) -> None:
         sys.path += header["path"]
         for name in header["preload"]:
             importlib.import_module(name)
-        self.given = _new_main()
-        self.given |= _stand_ins()
-        exec(compile(header["given"], "<given>", "exec", dont_inherit=True), self.given)
-        self.names = _new_main()
-        self.names |= self.given
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        self.names = vars(main)
+        self.names |= _stand_ins()
+        exec(compile(header["given"], "<given>", "exec", dont_inherit=True), self.names)
+        self.given = dict(self.names)
         self.cells: list[str] = header["cells"]
-        self.shown = {_text(page, each) for page in header["shown"] for each in _parsed(page)}
+        self.flags = 0
+        self.shown = {text for page in header["shown"] for text in _texts(page)}
         self.needed: dict[str, list[str]] = header["needed"]
         self.drivers = {
             exercise: compile(source, f"<driver of {exercise}>", "exec", dont_inherit=True)
@@ -65,22 +66,22 @@ class Lesson:
         for name in self.needed[exercise]:
             if name not in self.names:
                 raise runner.Missing(name)
-        self._extend_given()
+        names = self._names_for_drivers()
         for of, driver in self.drivers.items():
-            exec(driver, self.given)
+            exec(driver, names)
             if of == exercise:
                 break
-        if entry not in self.given:
+        if entry not in names:
             raise runner.Missing(entry)
-        return self.given[entry](*args)
+        return names[entry](*args)
 
     def _run(self, source: str, name: str) -> str:
-        """Run the statements of a cell, each whatever became of those before it.
+        """Run the statements of a cell, each whatever became of those before it, but for an exit.
 
         Returns the first exception (a builtin's name), "" if there was none. Lines that a page of
         the sheet has may fail: they need radixlab.
         """
-        first, flags = "", 0
+        first = ""
         try:
             statements = _parsed(source)
         except BaseException as error:
@@ -88,39 +89,30 @@ class Lesson:
         for statement in statements:
             try:
                 cell = ast.Module([statement], [])
-                code = compile(cell, name, "exec", flags, dont_inherit=True)
-                flags |= code.co_flags & ANNOTATIONS
+                code = compile(cell, name, "exec", self.flags, dont_inherit=True)
+                self.flags |= code.co_flags & ANNOTATIONS
                 exec(code, self.names)
             except BaseException as error:
                 if not first and _text(source, statement) not in self.shown:
                     first = runner.builtin_name(error)
+                if isinstance(error, SystemExit):
+                    break
         return first
 
-    def _extend_given(self) -> None:
-        """Add to the given names what is the student's own.
-
-        A given class stays the sheet's own for both, and gets what a student's class of its name
-        has more: methods, say. So a given cell may be run again, with additions.
-        """
-        taken = {*self.given, *vars(builtins)}.difference(*self.needed.values())
-        for name in taken & self.names.keys():
-            own, theirs = self.given.get(name), self.names[name]
-            if _is_ours(own) and isinstance(theirs, type) and theirs is not own:
-                _extend(own, theirs)
-                self.names[name] = own
-        self.given |= {name: each for name, each in self.names.items() if name not in taken}
+    def _names_for_drivers(self) -> dict[str, Any]:
+        asked = {name for names in self.needed.values() for name in names}
+        kept = {
+            name: each
+            for name, each in self.given.items()
+            if name not in asked and not (_is_own(each) and _is_own(self.names.get(name)))
+        }
+        own = {n: each for n, each in self.names.items() if n in asked or not hasattr(builtins, n)}
+        return own | kept
 
 
-def _is_ours(value: object) -> TypeGuard[type]:
+def _is_own(value: object) -> bool:
+    """Whether it is a class that was written here."""
     return isinstance(value, type) and value.__module__ == "__main__"
-
-
-def _extend(own: type, theirs: type) -> None:
-    """Add what the other class has more, but nothing that rules how attributes are set."""
-    for name, value in list(vars(theirs).items()):
-        sets = hasattr(value, "__set__") and getattr(value, "fset", own) is not None
-        if name not in vars(own) and not sets and name not in ("__setattr__", "__getattribute__"):
-            setattr(own, name, value)
 
 
 # --- a cell --------------------------------------------------------------------------------------
@@ -142,14 +134,16 @@ def _parsed(source: str) -> list[ast.stmt]:
             lines[place] = f"{magic[1]}pass"
 
 
+def _texts(page: str) -> list[str]:
+    """The statements of a page as text; none if it is no Python, but %%html, say."""
+    try:
+        return [_text(page, statement) for statement in _parsed(page)]
+    except SyntaxError:
+        return []
+
+
 def _text(source: str, statement: ast.stmt) -> str:
     return "\n".join(source.split("\n")[statement.lineno - 1 : statement.end_lineno]).strip()
-
-
-def _new_main() -> dict[str, Any]:
-    """The names of a new `__main__`."""
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
-    return vars(main)
 
 
 def _stand_ins() -> dict[str, object]:
@@ -192,12 +186,21 @@ def main() -> None:
 
 
 def _empty(folder: str) -> None:
-    """Delete what the call before has left; if that fails, no other call is made."""
+    """Make the folder as it was before the first call; if that fails, no other call is made."""
+    os.chmod(folder, 0o700)
+    for place, folders, _ in os.walk(folder):
+        for path in (os.path.join(place, name) for name in folders):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry)
         else:
             os.unlink(entry)
+    if sys.platform == "linux":
+        for attribute in os.listxattr(folder):
+            os.removexattr(folder, attribute)
+    os.utime(folder, (0, 0))
 
 
 def _say(answers: BinaryIO, **message: str) -> None:

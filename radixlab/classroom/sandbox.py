@@ -42,6 +42,8 @@ PROGRAM = (PACKAGE / "lesson.py", PACKAGE / "runner.py")
 MODELS = PACKAGE.parent / "models"
 INSIDE = "/sandbox"
 """Where the sandbox has what is neither Python's nor the system's."""
+SCRATCH = "/tmp"
+"""The folder in which the sandbox can write; nothing else is there, wherever we are installed."""
 
 MOST_TIMEOUTS = 3
 """Calls of an exercise that may take too long; after so many the others are not made."""
@@ -92,7 +94,8 @@ def run_calls(
     if not calls:
         return run
     with _Process(sheet, unsafe, PATIENCE + 2 * sheet.seconds * len(calls)) as process:
-        reply = process.ask(_header(sheet, cells) | {"scratch": process.scratch})
+        where = {"scratch": process.scratch, "path": process.path}
+        reply = process.ask(_header(sheet, cells) | where)
         if not reply:
             raise SandboxUnavailable("Python ended at once")
         if reply["problem"]:
@@ -127,7 +130,6 @@ def _make(call: Call, process: _Process, sheet: Sheet, run: Run) -> Outcome:
 
 def _header(sheet: Sheet, cells: Sequence[str]) -> dict[str, Any]:
     return {
-        "path": sorted({str(file.parent) for file in _packages(sheet)}),
         "preload": sheet.preload,
         "given": sheet.given,
         "shown": [c.source for c in sheet.cells if c.is_code and c.role is Role.PAGE],
@@ -148,8 +150,11 @@ class _Process:
         command = plain if unsafe else _sandboxed(sheet)
         self.is_late = False
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self.scratch = self._folder.name if unsafe else "/tmp"
+        self.scratch = self._folder.name if unsafe else SCRATCH
         """The folder in which it works, and which it empties before each call."""
+        parents = {str(file.parent) for file in _packages(sheet)}
+        self.path = sorted(parents) if unsafe else [f"{INSIDE}/packages"]
+        """Where it finds what the sheet preloads."""
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -218,7 +223,7 @@ def _sandboxed(sheet: Sheet) -> list[str]:
             raise BadSheet(sheet.name, f"there is no model {name!r} in radixlab")
         command += ["--ro-bind", str(folder), f"{INSIDE}/models/{name}"]
     for file in _packages(sheet):
-        command += ["--ro-bind", str(file), str(file)]
+        command += ["--ro-bind", str(file), f"{INSIDE}/packages/{file.name}"]
     return [*command, *_closed(), PYTHON, *FLAGS, f"{INSIDE}/{PROGRAM[0].name}"]
 
 
@@ -227,7 +232,7 @@ def _bubblewrap() -> tuple[str, ...]:
     """The part of the command that all sandboxes have, tried out once."""
     command = [_find_bubblewrap(), "--unshare-all", "--cap-drop", "ALL", "--die-with-parent"]
     command += ["--new-session", *_system(), "--dev", "/dev", "--size", str(16 << 20)]
-    command += ["--tmpfs", "/tmp"]
+    command += ["--tmpfs", SCRATCH]
     hello = [*command, *_closed(), PYTHON, *FLAGS, "-c", "print('hello')"]
     try:
         tried = subprocess.run(hello, env=ENVIRONMENT, capture_output=True, timeout=30)
@@ -272,11 +277,11 @@ def _system() -> list[str]:
 
 
 def _closed() -> list[str]:
-    """The end of the options: nothing but /tmp can be written to."""
+    """The end of the options: nothing but the scratch folder can be written to."""
     options = []
     for folder in (*_hidden(), "/dev", "/"):
         options += ["--remount-ro", str(folder)]
-    return [*options, "--chdir", "/tmp", "--"]
+    return [*options, "--chdir", SCRATCH, "--"]
 
 
 def _hidden() -> list[Path]:

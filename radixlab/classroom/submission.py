@@ -117,11 +117,11 @@ HEADER = re.compile(r"\A(?:#!.*|#.*coding[:=].*|\s)*(?:# ---\n(?:#.*\n)*?# ---\n
 
 
 def _script(text: str, digest: str) -> Submission:
+    _refuse_long([text])
     head, *rest = CELL.split(HEADER.sub("", text.replace("\r\n", "\n")))
     marked = [("", head), *zip(rest[::2], rest[1::2], strict=True)]
     cells = [(mark, cell) for mark, cell in marked if cell.strip()]
     _refuse_many(cells)
-    _refuse_long([text])
     code = [cell for mark, cell in cells if "[markdown]" not in mark]
     texts = [text for cell in cells for text in _texts_of(*cell)]
     if all(text.is_code for text in texts):  # then the code itself may say something
