@@ -3,12 +3,14 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
 MODULES, PACKAGES = (set(names.split(",")) for names in os.environ["RADIXLAB_ABSENT"].split(";"))
+
+FOUND: dict[tuple[Any, ...], list[Any]] = {}
 
 
 class SomePaths(PathFinder):
@@ -24,11 +26,16 @@ class SomePaths(PathFinder):
         return super().find_spec(name, path, target)
 
     @classmethod
-    def find_distributions(cls, *context: Any) -> Iterator[Any]:
+    def find_distributions(cls, *context: Any) -> list[Any]:
         """The packages, for whoever asks for plugins, without those that are absent."""
-        for package in super().find_distributions(*context):
-            if re.sub("[-_.]+", "-", package.name).lower() not in PACKAGES:
-                yield package
+        key = tuple((each.name, *each.path) for each in context)
+        if key not in FOUND:  # a package's name has to be read; pygments asks at each block of code
+            FOUND[key] = [p for p in super().find_distributions(*context) if not _is_absent(p)]
+        return FOUND[key]
+
+
+def _is_absent(package: Any) -> bool:
+    return re.sub("[-_.]+", "-", package.name).lower() in PACKAGES
 
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = SomePaths
