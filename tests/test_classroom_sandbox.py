@@ -419,14 +419,16 @@ def test_the_environment_has_no_secret(course):
 
 def test_only_a_small_folder_can_be_written_to():
     body = """\
-writable = []
+writable, ours = [], []
 for folder, _, _ in os.walk("/"):
+    if "radixlab" in folder:
+        ours.append(folder)
     try:
-        open(folder + "/x", "w").close()
+        os.close(os.open(folder + "/x", os.O_WRONLY | os.O_CREAT))
         writable.append(folder)
     except OSError:
         pass
-return [os.getcwd(), writable, [f for f, _, _ in os.walk("/") if "radixlab" in f]]"""
+return [os.getcwd(), writable, ours]"""
     assert outcome(twice(body)).value == ["/tmp", ["/tmp"], []]
 
 
