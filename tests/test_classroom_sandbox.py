@@ -429,7 +429,9 @@ for folder, _, _ in os.walk("/"):
     except OSError:
         pass
 return [os.getcwd(), writable, ours]"""
-    assert outcome(twice(body)).value == ["/tmp", ["/tmp"], []]
+    patient = sheet("  seconds: 10")
+    result = run_calls(patient, [twice(body)], [Call("twice", "twice", [7])])
+    assert result.outcomes[0].value == ["/tmp", ["/tmp"], []]
 
 
 def test_expected_values_and_cases_stay_outside():
