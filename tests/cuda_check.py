@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402  # after the variable above
 
-from radixlab.benchmarks import NO_LIMIT, bench_prefill, environment  # noqa: E402
+from radixlab.benchmarks import NO_LIMIT, bench_prefill, environment  # noqa: E402  # and this after torch
 from radixlab.gpt2 import GPT2, GPT2Config, Span  # noqa: E402
 from radixlab.kv import KVPool  # noqa: E402
 from radixlab.request import Request  # noqa: E402

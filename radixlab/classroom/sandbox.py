@@ -43,7 +43,7 @@ MODELS = PACKAGE.parent / "models"
 INSIDE = "/sandbox"
 """Where the sandbox has what is neither Python's nor the system's."""
 SCRATCH = "/tmp"
-"""The folder in which the sandbox can write; nothing else is there, wherever we are installed."""
+"""The folder in which the sandbox can write; no package is mounted below it, wherever it lies."""
 
 MOST_TIMEOUTS = 3
 """Calls of an exercise that may take too long; after so many the others are not made."""
