@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402  # after the variable above
 
-from radixlab.benchmarks import NO_LIMIT, bench_prefill, environment  # noqa: E402  # and this after torch
-from radixlab.gpt2 import GPT2, GPT2Config, Span  # noqa: E402
+from radixlab.benchmarks import NO_LIMIT, bench_prefill, environment  # noqa: E402  # after the path above
+from radixlab.gpt2 import GPT2, GPT2Config, Span  # noqa: E402  # the same
 from radixlab.kv import KVPool  # noqa: E402
 from radixlab.request import Request  # noqa: E402
 from radixlab.serving import Server  # noqa: E402
